@@ -1,0 +1,58 @@
+"""Tidelog keeps views fresh: Datalog views, maintained while their data changes.
+
+Nothing heavy is imported here: names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.engine.database import Database as Database
+    from tidelog.engine.transaction import Transaction as Transaction
+    from tidelog.engine.view import Change as Change
+    from tidelog.engine.view import View as View
+    from tidelog.errors import DataError as DataError
+    from tidelog.errors import Diagnostic as Diagnostic
+    from tidelog.errors import EvaluationError as EvaluationError
+    from tidelog.errors import FactsError as FactsError
+    from tidelog.errors import FunctionalConflict as FunctionalConflict
+    from tidelog.errors import ProgramError as ProgramError
+    from tidelog.errors import TidelogError as TidelogError
+    from tidelog.errors import UsageError as UsageError
+    from tidelog.logic.program import Program as Program
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Database": "tidelog.engine.database",
+    "Transaction": "tidelog.engine.transaction",
+    "View": "tidelog.engine.view",
+    "Change": "tidelog.engine.view",
+    "Program": "tidelog.logic.program",
+    **dict.fromkeys(
+        (
+            "DataError",
+            "Diagnostic",
+            "EvaluationError",
+            "FactsError",
+            "FunctionalConflict",
+            "ProgramError",
+            "TidelogError",
+            "UsageError",
+        ),
+        "tidelog.errors",
+    ),
+}
+__all__ = ["__version__", *sorted(_WHERE)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

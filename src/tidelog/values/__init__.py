@@ -1,0 +1,1 @@
+"""Types of columns, and their values: as Python objects, as text, in order."""
