@@ -1,0 +1,1 @@
+"""Text becomes a syntax tree: source positions, preprocessing, grammar, parser, printer."""

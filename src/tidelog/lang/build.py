@@ -1,0 +1,350 @@
+# ruff: noqa: D102 -- the methods of Builder are named after the rules of grammar.lark
+"""The parser's raw tree becomes syntax nodes.
+
+Terms and formulas share one grammar, so this is where `edge(x, y)` turns into an atom in the body
+of a rule and into a functor call inside an expression, and where constructs that Tidelog does not
+have are refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from lark import Token, Transformer, Tree
+from lark.tree import Meta
+
+from tidelog.lang import syntax as s
+from tidelog.lang.diagnostics import Diagnostics
+from tidelog.lang.tokens import span_of
+from tidelog.source import Source, Span
+
+TESTS = frozenset({"match", "contains"})
+_ESCAPES = {
+    '"': '"', "'": "'", "\\": "\\", "a": "\a", "b": "\b",
+    "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+}  # fmt: skip
+_ORDER = "its values would depend on the order of work: number the rows when you load them"
+_T = TypeVar("_T")
+
+
+class Refused(Exception):
+    """A construct was refused and reported: the statement around it is given up."""
+
+
+class Builder(Transformer[Token, Any]):
+    """Builds one statement; methods are named after the rules of grammar.lark."""
+
+    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+        super().__init__()
+        self._source = source
+        self._diagnostics = diagnostics
+
+    # Positions are needed by every method, so the call hook hands them over instead of v_args.
+    def _call_userfunc(self, tree: Tree[Any], new_children: list[Any] | None = None) -> Any:
+        children = tree.children if new_children is None else new_children
+        method = getattr(self, tree.data)
+        return method(children, self._span(tree.meta))
+
+    def _span(self, meta: Meta) -> Span:
+        if meta.empty:
+            return Span(self._source, 1, 1, 1, 1)
+        return Span(self._source, meta.line, meta.column, meta.end_line, meta.end_column)
+
+    def _token_span(self, token: Token) -> Span:
+        return span_of(self._source, token)
+
+    def _refuse(self, what: str, span: Span, hint: str | None = None) -> Refused:
+        self._diagnostics.error("not-supported", f"{what} not supported", span, hint)
+        return Refused()
+
+    # --- rules ---
+
+    def statement(self, children: list[s.Statement], span: Span) -> s.Statement:
+        return children[0]
+
+    def rule(self, children: list[Any], span: Span) -> s.RuleStatement:
+        head, _if, body, plan = children
+        parts = head.parts if isinstance(head, s.Both) else (head,)
+        return s.RuleStatement(
+            tuple(self._head(part) for part in parts), body, plan or (), span=span
+        )
+
+    def _head(self, formula: s.Formula) -> s.Head:
+        match formula:
+            case s.AtomFormula():
+                return formula
+            case s.Compared("=", s.Lookup() as key, value):
+                return s.FunctionalHead(key.relation, key.args, value, span=formula.span)
+            case s.Compared("<=", s.Call(), s.Call()):
+                raise self._refuse(
+                    "subsumption is",
+                    formula.span,
+                    "keep the best with an aggregate: `min` or `max`",
+                )
+            case s.Not():
+                message = "a negation cannot be the head of a rule"
+                hint = "rules only say what holds: what no rule derives is absent"
+            case _:
+                message = "the head of a rule must be an atom"
+                hint = "write `relation(arguments) :- conditions.`"
+        self._diagnostics.error("bad-head", message, formula.span, hint)
+        raise Refused
+
+    def disjunction(self, children: list[s.Formula], span: Span) -> s.Formula:
+        return _joined(s.Either, children, span)
+
+    def conjunction(self, children: list[s.Formula], span: Span) -> s.Formula:
+        return _joined(s.Both, children, span)
+
+    def negation(self, children: list[s.Formula], span: Span) -> s.Formula:
+        return s.Not(children[0], span=span)
+
+    def group(self, children: list[s.Formula], span: Span) -> s.Formula:
+        return children[0]
+
+    def comparison(self, children: list[Any], span: Span) -> s.Formula:
+        left, op, right = children
+        return s.Compared(str(op), left, right, span=span)
+
+    def condition(self, children: list[s.Term], span: Span) -> s.Formula:
+        term = children[0]
+        match term:
+            case s.Call(name, args) if name in TESTS:
+                return s.Tested(name, args, span=span)
+            case s.Call(name, args) if name.isidentifier() or "?" in name:
+                return s.AtomFormula(name, args, span=span)
+            case s.BoolLiteral(value):
+                return s.Truth(value, span=span)
+            case s.Variable(name):
+                hint = f"a relation without columns is written `{name}()`"
+            case s.Lookup(name):
+                hint = f"compare its value: `{name}[..] = value`"
+            case s.AggregateTerm(op):
+                hint = f"compare its value: `n = {op} ..`"
+            case _:
+                hint = "a condition is an atom, a negated atom or a comparison"
+        self._diagnostics.error("not-a-condition", "this is a value, not a condition", span, hint)
+        raise Refused
+
+    def plan(self, children: list[Any], span: Span) -> tuple[s.PlanOrder, ...]:
+        return tuple(children[1:])
+
+    def plan_order(self, children: list[Any], span: Span) -> s.PlanOrder:
+        version, *order = (int(token) for token in children if token is not None)
+        return s.PlanOrder(version, tuple(order), span=span)
+
+    # --- terms ---
+
+    def variable(self, children: list[Token], span: Span) -> s.Term:
+        return s.Variable(str(children[0]), span=span)
+
+    def anonymous(self, children: list[Token], span: Span) -> s.Term:
+        return s.Anonymous(span=span)
+
+    def integer(self, children: list[Token], span: Span) -> s.Term:
+        text = str(children[0])
+        digits = text.removesuffix("u")
+        base = {"0x": 16, "0b": 2}.get(digits[:2], 10)
+        return s.IntLiteral(int(digits, base), text, text != digits, span=span)
+
+    def real(self, children: list[Token], span: Span) -> s.Term:
+        return s.FloatLiteral(str(children[0]), span=span)
+
+    def string(self, children: list[Token], span: Span) -> s.Term:
+        return s.StringLiteral(self._unescape(children[0]), span=span)
+
+    def truth(self, children: list[Token], span: Span) -> s.Term:
+        return s.BoolLiteral(children[0] == "true", span=span)
+
+    def nil(self, children: list[Token], span: Span) -> s.Term:
+        return s.NilLiteral(span=span)
+
+    def infix(self, children: list[Any], span: Span) -> s.Term:
+        left, op, right = children
+        return s.Call("^" if op == "**" else str(op), (left, right), span=span)
+
+    def prefix(self, children: list[Any], span: Span) -> s.Term:
+        op, operand = children
+        if op == "-":
+            # A minus before a literal belongs to it: -9223372036854775808 is a number.
+            match operand:
+                case s.IntLiteral(value, text, False) if not text.startswith("-"):
+                    return s.IntLiteral(-value, f"-{text}", span=span)
+                case s.FloatLiteral(text) if not text.startswith("-"):
+                    return s.FloatLiteral(f"-{text}", span=span)
+        return s.Call(str(op), (operand,), span=span)
+
+    def arguments(self, children: list[s.Term], span: Span) -> tuple[s.Term, ...]:
+        return tuple(children)
+
+    def call(self, children: list[Any], span: Span) -> s.Term:
+        name, args = str(children[0]), children[1] or ()
+        if name == "as":
+            return self._cast(args, span)
+        if name == "autoinc":
+            raise self._refuse("`autoinc()` is", span, _ORDER)
+        return s.Call(name, args, span=span)
+
+    def _cast(self, args: tuple[s.Term, ...], span: Span) -> s.Term:
+        if len(args) == 2:
+            match args[1]:
+                case s.Variable(name):
+                    return s.Cast(args[0], s.TypeName(name, span=args[1].span), span=span)
+                case s.Call(name, (s.IntLiteral(p), s.IntLiteral(q))):
+                    return s.Cast(args[0], s.TypeName(name, (p, q), span=args[1].span), span=span)
+        self._diagnostics.error(
+            "bad-cast", "`as` takes a term and a type", span, "write `as(x, T)`"
+        )
+        raise Refused
+
+    def lookup(self, children: list[Any], span: Span) -> s.Term:
+        return s.Lookup(str(children[0]), children[1] or (), span=span)
+
+    def record(self, children: list[Any], span: Span) -> s.Term:
+        return s.RecordTerm(children[0] or (), span=span)
+
+    def aggregate(self, children: list[Any], span: Span) -> s.Term:
+        op, target, body = children
+        return s.AggregateTerm(str(op), target, body, span=span)
+
+    def aggregate_body(self, children: list[Any], span: Span) -> s.Formula:
+        return self.condition(children, span) if isinstance(children[0], s.Call) else children[0]
+
+    def branch(self, children: list[Any], span: Span) -> s.Term:
+        raise self._refuse(f"the ADT branch `${children[1]}` is", span, "records are: `[a, b]`")
+
+    def counter(self, children: list[Any], span: Span) -> s.Term:
+        raise self._refuse("the counter `$` is", span, _ORDER)
+
+    def user_functor(self, children: list[Any], span: Span) -> s.Term:
+        raise self._refuse(
+            f"the user-defined functor `@{children[1]}` is", span,
+            "put its values into a relation, and join with that",
+        )  # fmt: skip
+
+    # --- declarations ---
+
+    def relation_name(self, children: list[Token], span: Span) -> s.RelationName:
+        return s.RelationName(str(children[0]), span=span)
+
+    def relation_names(self, children: list[_T], span: Span) -> tuple[_T, ...]:
+        return tuple(children)
+
+    def attribute(self, children: list[Any], span: Span) -> s.Attribute:
+        return s.Attribute(str(children[0]), children[1], span=span)
+
+    def attributes(self, children: list[_T], span: Span) -> tuple[_T, ...]:
+        return tuple(children)
+
+    def qualifiers(self, children: list[Token], span: Span) -> tuple[Token, ...]:
+        for token in children:
+            if token == "eqrel":
+                # Not raised: the relation is declared all the same, so its rules are still checked.
+                self._refuse(
+                    "the qualifier `eqrel` is",
+                    self._token_span(token),
+                    "write the rules of reflexivity, symmetry and transitivity",
+                )
+        return tuple(token for token in children if token is not None)
+
+    def choice(self, children: list[Token], span: Span) -> None:
+        self._refuse("`choice-domain` is", span, "choose with an aggregate: `min` or `max`")
+
+    def declaration(self, children: list[Any], span: Span) -> s.RelationDeclaration:
+        _decl, names, attributes, qualifiers = children
+        return s.RelationDeclaration(
+            names, attributes or (), tuple(map(str, qualifiers)), span=span
+        )
+
+    def functional_declaration(self, children: list[Any], span: Span) -> s.RelationDeclaration:
+        _decl, name, attributes, value, qualifiers = children
+        return s.RelationDeclaration(
+            (name,), attributes or (), tuple(map(str, qualifiers)), value, span=span
+        )
+
+    def type_name(self, children: list[Token], span: Span) -> s.TypeName:
+        return s.TypeName(str(children[0]), span=span)
+
+    def decimal_name(self, children: list[Token], span: Span) -> s.TypeName:
+        numbers = tuple(int(token) for token in children[1:] if token is not None)
+        return s.TypeName(str(children[0]), numbers, span=span)
+
+    def set_name(self, children: list[Any], span: Span) -> s.TypeName:
+        return s.TypeName(str(children[0]), element=children[1], span=span)
+
+    def symbol_subtype(self, children: list[Token], span: Span) -> s.Subtype:
+        return s.Subtype(str(children[1]), s.TypeName("symbol", span=span), span=span)
+
+    def number_subtype(self, children: list[Token], span: Span) -> s.Subtype:
+        return s.Subtype(str(children[1]), s.TypeName("number", span=span), span=span)
+
+    def subtype(self, children: list[Any], span: Span) -> s.Subtype:
+        return s.Subtype(str(children[1]), children[3], span=span)
+
+    def alias(self, children: list[Any], span: Span) -> s.AliasOrUnion:
+        members = tuple(c for c in children[3:] if isinstance(c, s.TypeName))
+        return s.AliasOrUnion(str(children[1]), members, span=span)
+
+    def record_type(self, children: list[Any], span: Span) -> s.RecordDeclaration:
+        return s.RecordDeclaration(str(children[1]), children[3] or (), span=span)
+
+    def adt_branch(self, children: list[Any], span: Span) -> None:
+        return None
+
+    def algebraic_type(self, children: list[Any], span: Span) -> s.Statement:
+        raise self._refuse(
+            f"the algebraic data type `{children[1]}` is",
+            self._token_span(children[1]),
+            "use a record type: `[a: t, b: t]`",
+        )
+
+    def directive(self, children: list[Any], span: Span) -> s.DirectiveStatement:
+        kind, names, *parameters = children
+        given = tuple(p for p in parameters if p is not None)
+        return s.DirectiveStatement(str(kind)[1:], names, given, span=span)
+
+    def parameter(self, children: list[Any], span: Span) -> s.Parameter:
+        value = children[2]
+        quoted = value.type == "STRING"
+        text = self._unescape(value) if quoted else str(value)
+        return s.Parameter(str(children[0]), text, quoted, span=span)
+
+    def parameter_value(self, children: list[Token], span: Span) -> Token:
+        return children[0]
+
+    def pragma(self, children: list[Any], span: Span) -> s.PragmaStatement:
+        return s.PragmaStatement(
+            tuple(self._unescape(token) for token in children[1:] if token is not None), span=span
+        )
+
+    def _unescape(self, token: Token) -> str:
+        out: list[str] = []
+        characters = iter(enumerate(str(token)[1:-1], start=1))
+        first_bad = True  # one for each string: in "C:\\dir\\sub" there is one mistake, not two
+        for i, character in characters:
+            if character != "\\":
+                out.append(character)
+                continue
+            _, escaped = next(characters)
+            if escaped not in _ESCAPES and first_bad:
+                first_bad = False
+                start = self._token_span(token)
+                column = start.column + i
+                self._diagnostics.error(
+                    "bad-escape", f"there is no escape `\\{escaped}`",
+                    Span(self._source, start.line, column, start.line, column + 2),
+                    "a backslash is written `\\\\`;"
+                    ' the escapes are \\" \\\\ \\n \\t \\r \\a \\b \\f \\v',
+                )  # fmt: skip
+            out.append(_ESCAPES.get(escaped, escaped))
+        return "".join(out)
+
+
+def _joined(node: type[s.Both] | type[s.Either], parts: list[s.Formula], span: Span) -> s.Formula:
+    """Return the parts as one node; nested nodes of the same kind are flattened."""
+    if len(parts) == 1:
+        return parts[0]
+    flat: list[s.Formula] = []
+    for part in parts:
+        flat.extend(part.parts if isinstance(part, node) else (part,))
+    return node(tuple(flat), span=span)

@@ -1,0 +1,175 @@
+"""Tokens become statements, one at a time.
+
+Each statement is parsed on its own: tokens are fed to the LALR parser until it can take no more;
+if the statement is complete there, the next one begins, otherwise that is a mistake
+(lang/mistakes.py says which), and parsing goes on where the next statement seems to begin. So one
+run reports several mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tidelog.lang import syntax
+from tidelog.lang.diagnostics import Diagnostics
+from tidelog.lang.lexer import grammar, tokenize
+from tidelog.lang.mistakes import Place, begins_statement, directive_before, explain
+from tidelog.lang.preprocess import includes_files
+from tidelog.lang.tokens import DIRECTIVE_TOKENS, UNREADABLE, next_line, span_of
+from tidelog.source import Source
+
+if TYPE_CHECKING:
+    from lark import Token
+
+    from tidelog.lang.build import Builder
+
+# What a refused directive is called, and what to do instead.
+_REFUSED = {
+    ".comp": ("components (`.comp`) are", "write the relations and rules of each instance out"),
+    ".init": ("components (`.init`) are", "write the relations and rules of each instance out"),
+    ".override": ("components (`.override`) are", "write the rules of each instance out"),
+    ".functor": ("user-defined functors (`.functor`) are", "put the values into a relation"),
+    ".lattice": (
+        "lattices (`.lattice`) are",
+        "keep the best value with an aggregate: `min` or `max`",
+    ),
+    ".include": ("`.include` is", "put the text of the other file into this one"),
+    ".once": ("`.once` is", "remove it"),
+    ".limitsize": ("`.limitsize` is", "remove it: views are always complete"),
+    ".debug_delta": ("`.debug_delta` is", "remove it"),
+}
+# After these, names may be declared where Tidelog does not look.
+_HIDES_NAMES = frozenset({".comp", ".init", ".include"})
+
+
+def parse(source: Source, diagnostics: Diagnostics) -> syntax.Module:
+    """Return the syntax tree of `source`, without the statements whose mistakes are reported."""
+    from tidelog.lang.build import Builder
+
+    tokens, comments = tokenize(source, diagnostics)
+    builder = Builder(source, diagnostics)
+    statements: list[syntax.Statement] = []
+    unread: set[str] = set()
+    refused: set[str] = set()
+    nameless = False
+    position = 0
+    while position < len(tokens):
+        start = position
+        token = tokens[start]
+        if token.type == "REFUSED":
+            what, hint = _REFUSED[str(token)]
+            diagnostics.error(
+                "not-supported", f"{what} not supported", span_of(source, token), hint
+            )
+            refused.add(str(token))
+            position = _after_refused(tokens, start)
+            continue
+        if refused & {".comp", ".init"} and token.type not in ("DECL", "TYPE"):
+            # Rules may now speak of `component.relation`: what follows from a refusal is no news.
+            position = _resume(tokens, start, start)
+            continue
+        statement, position = _parse_statement(source, tokens, start, builder, diagnostics)
+        if statement is not None:
+            statements.append(statement)
+        else:
+            names = set(_declared_names(tokens, start))
+            unread |= names
+            nameless |= token.type in ("DECL", "TYPE") and not names
+    hidden = nameless or bool(refused & _HIDES_NAMES) or includes_files(source.text)
+    return syntax.Module(source, tuple(statements), comments, frozenset(unread), hidden)
+
+
+def _parse_statement(
+    source: Source,
+    tokens: list[Token],
+    start: int,
+    builder: Builder,
+    diagnostics: Diagnostics,
+) -> tuple[syntax.Statement | None, int]:
+    """Return the statement that starts at `start`, None if it is wrong, and the next start."""
+    from lark.exceptions import UnexpectedToken
+
+    from tidelog.lang.build import Refused
+
+    parser = grammar().parse_interactive()
+    position = start
+    while position < len(tokens) and tokens[position].type not in UNREADABLE:
+        try:
+            parser.feed_token(tokens[position])
+        except UnexpectedToken:
+            break
+        position += 1
+    try:
+        last = tokens[max(start, position - 1)]
+        tree = parser.feed_eof(last)  # type: ignore[no-untyped-call]
+    except UnexpectedToken:
+        accepts = parser.accepts()  # type: ignore[no-untyped-call]
+        mistake = explain(Place(source, tokens, start, position, accepts))
+        diagnostics.error(mistake.code, mistake.message, mistake.span, mistake.hint)
+        if mistake.resume is not None:
+            return None, max(mistake.resume, start + 1)
+        return None, _resume(tokens, start, mistake.skip_from or position)
+    try:
+        return builder.transform(tree), position
+    except Refused:
+        return None, position
+
+
+def _resume(tokens: list[Token], start: int, position: int) -> int:
+    """Return where parsing goes on: behind the next full stop, or where a statement begins."""
+    is_rule = tokens[start].type not in DIRECTIVE_TOKENS
+    line = tokens[min(position, len(tokens) - 1)].line
+    while position < len(tokens):
+        if position > start and begins_statement(tokens, start, position):
+            return position
+        token = tokens[position]
+        # A declaration does not end with a full stop: one on its line is part of the mistake.
+        ends = token.type == "DOT" and (is_rule or token.line != line)
+        if ends and [t.type for t in tokens[position + 1 : position + 2]] != ["PLAN"]:
+            return position + 1
+        position += 1
+    return position
+
+
+def _declared_names(tokens: list[Token], start: int) -> Iterator[str]:
+    """Yield the names that a statement which could not be read would have declared.
+
+    They are not reported as undeclared: one mistake, one message.
+    """
+    position = start + 1
+    before = directive_before(tokens, start)
+    if before is not None and tokens[start].type != "IDENT":
+        position = before + 1  # `.decl edge(x: number), y: number)`: half of it was read
+    elif [t.type for t in tokens[start : start + 2]] == ["DOT", "IDENT"]:
+        position += 1  # a misspelled directive, such as `.declare`
+    elif tokens[start].type not in DIRECTIVE_TOKENS:
+        # `edge(x: number)` was meant as a declaration, whatever stands before it.
+        kinds = [token.type for token in tokens[start : start + 5]]
+        typed = (["IDENT", bracket, "IDENT", "COLON"] for bracket in ("LPAR", "LSQB"))
+        if not any(pattern in (kinds[:4], kinds[1:]) for pattern in typed):
+            return
+        position = start + kinds.index("IDENT")
+    while position < len(tokens) and tokens[position].type in ("IDENT", "COMMA"):
+        if tokens[position].type == "IDENT":
+            yield str(tokens[position])
+        position += 1
+
+
+def _after_refused(tokens: list[Token], start: int) -> int:
+    """Return the position behind a refused directive: its braces, or the rest of its line."""
+    if tokens[start] not in (".comp", ".lattice"):
+        return next_line(tokens, start)
+    position, depth = start, 0
+    while position < len(tokens):
+        token = tokens[position]
+        if token.type == "LBRACE":
+            depth += 1
+        elif token.type == "RBRACE":
+            depth -= 1
+            if depth == 0:
+                return position + 1
+        elif depth == 0 and token.type in DIRECTIVE_TOKENS and position > start:
+            break  # it has no braces
+        position += 1
+    return position

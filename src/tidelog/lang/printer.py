@@ -1,0 +1,224 @@
+"""Syntax nodes become text again, in one style.
+
+`tidelog fmt` uses `format_module`; rules in messages use `format_rule`. What is printed parses back
+to the same tree: parentheses are written where the grammar needs them and nowhere else.
+"""
+
+from __future__ import annotations
+
+from tidelog.lang import syntax as s
+
+LINE_WIDTH = 100
+_INDENT = "    "
+
+# Binding strength of the infix functors, weakest first; see grammar.lark.
+_LEVELS: tuple[tuple[str, ...], ...] = (
+    ("lor",), ("lxor",), ("land",), ("bor",), ("bxor",), ("band",),
+    ("bshl", "bshr", "bshru"), ("+", "-"), ("*", "/", "%"),
+)  # fmt: skip
+_INFIX = {name: level for level, names in enumerate(_LEVELS) for name in names}
+_UNARY_LEVEL = len(_LEVELS)
+_POWER_LEVEL = _UNARY_LEVEL + 1
+_PRIMARY_LEVEL = _POWER_LEVEL + 1
+_PREFIX = frozenset({"-", "bnot", "lnot"})
+_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b",
+    "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+
+
+def format_string(value: str) -> str:
+    r"""Return `value` as a string literal.
+
+    >>> format_string('say "hi"')
+    '"say \\"hi\\""'
+    """
+    return '"' + "".join(_ESCAPES.get(c, c) for c in value) + '"'
+
+
+def format_term(term: s.Term, level: int = 0) -> str:
+    """Return the term as text, in parentheses if it binds weaker than `level` asks."""
+    text, own = _term(term)
+    return f"({text})" if own < level else text
+
+
+def _term(term: s.Term) -> tuple[str, int]:
+    """Return the term as text and how strongly it binds."""
+    match term:
+        case s.Variable(name):
+            return name, _PRIMARY_LEVEL
+        case s.Anonymous():
+            return "_", _PRIMARY_LEVEL
+        case s.IntLiteral(text=text) | s.FloatLiteral(text=text):
+            # -2 ^ 2 is -(2 ^ 2): a negative literal binds like a minus.
+            return text, _UNARY_LEVEL if text.startswith("-") else _PRIMARY_LEVEL
+        case s.StringLiteral(value):
+            return format_string(value), _PRIMARY_LEVEL
+        case s.BoolLiteral(value):
+            return str(value).lower(), _PRIMARY_LEVEL
+        case s.NilLiteral():
+            return "nil", _PRIMARY_LEVEL
+        case s.RecordTerm(args):
+            return f"[{_terms(args)}]", _PRIMARY_LEVEL
+        case s.Lookup(relation, args):
+            return f"{relation}[{_terms(args)}]", _PRIMARY_LEVEL
+        case s.Cast(inner, type_name):
+            return f"as({format_term(inner)}, {type_name})", _PRIMARY_LEVEL
+        case s.AggregateTerm(op, target, body):
+            shown = op if target is None else f"{op} {_target(target)}"
+            return f"{shown} : {{ {format_formula(body)} }}", _PRIMARY_LEVEL
+        case s.Call("^", (base, exponent)):
+            return (
+                f"{format_term(base, _PRIMARY_LEVEL)} ^ {format_term(exponent, _UNARY_LEVEL)}",
+                _POWER_LEVEL,
+            )
+        case s.Call(name, (operand,)) if name in _PREFIX:
+            gap = "" if name == "-" else " "
+            shown = format_term(operand, _UNARY_LEVEL)
+            if name == "-" and isinstance(operand, s.IntLiteral | s.FloatLiteral):
+                shown = f"({shown})"  # without them it would read back as a literal
+            return f"{name}{gap}{shown}", _UNARY_LEVEL
+        case s.Call(name, (left, right)) if name in _INFIX:
+            level = _INFIX[name]
+            return f"{format_term(left, level)} {name} {format_term(right, level + 1)}", level
+        case s.Call(name, args):
+            return f"{name}({_terms(args)})", _PRIMARY_LEVEL
+
+
+def _target(term: s.Term) -> str:
+    """Return what an aggregate is taken of; one inside it would take the outer one's colon."""
+    text = format_term(term)
+    return f"({text})" if _has_aggregate(term) else text
+
+
+def _has_aggregate(term: s.Term) -> bool:
+    match term:
+        case s.AggregateTerm():
+            return True
+        case s.Call(_, args) | s.RecordTerm(args) | s.Lookup(_, args):
+            return any(map(_has_aggregate, args))
+        case s.Cast(inner):
+            return _has_aggregate(inner)
+        case _:
+            return False
+
+
+def _terms(terms: tuple[s.Term, ...]) -> str:
+    return ", ".join(format_term(term) for term in terms)
+
+
+def format_formula(formula: s.Formula, level: int = 0) -> str:
+    """Return the formula as text; levels are 0 for `;`, 1 for `,` and 2 for a single literal."""
+    match formula:
+        case s.Either(parts):
+            text = "; ".join(format_formula(part, 1) for part in parts)
+            return f"({text})" if level > 0 else text
+        case s.Both(parts):
+            text = ", ".join(format_formula(part, 2) for part in parts)
+            return f"({text})" if level > 1 else text
+        case s.Not(inner):
+            # `!a = b` would read well to the parser and badly to people.
+            shown = format_formula(inner, 2)
+            return f"!({shown})" if isinstance(inner, s.Compared) else f"!{shown}"
+        case s.AtomFormula(relation, args) | s.Tested(relation, args):
+            return f"{relation}({_terms(args)})"
+        case s.Compared(op, left, right):
+            return f"{format_term(left)} {op} {format_term(right)}"
+        case s.Truth(value):
+            return str(value).lower()
+
+
+def format_head(head: s.Head) -> str:
+    """Return the head of a rule as text."""
+    if isinstance(head, s.FunctionalHead):
+        return f"{head.relation}[{_terms(head.args)}] = {format_term(head.value)}"
+    return format_formula(head)
+
+
+def format_rule(rule: s.RuleStatement) -> str:
+    """Return the rule on one line, without its plan."""
+    heads = ", ".join(format_head(head) for head in rule.heads)
+    return f"{heads}." if rule.body is None else f"{heads} :- {format_formula(rule.body)}."
+
+
+def format_statement(statement: s.Statement) -> str:
+    """Return the statement as text; a rule too long for one line has one condition per line."""
+    match statement:
+        case s.RuleStatement():
+            return _rule(statement)
+        case s.RelationDeclaration(names, attributes, qualifiers, value):
+            shown_names = ", ".join(name.name for name in names)
+            columns = ", ".join(f"{a.name}: {a.type}" for a in attributes)
+            shown = f"({columns})" if value is None else f"[{columns}]: {value}"
+            return " ".join([f".decl {shown_names}{shown}", *qualifiers])
+        case s.Subtype(name, base):
+            return f".type {name} <: {base}"
+        case s.AliasOrUnion(name, members):
+            return f".type {name} = {' | '.join(map(str, members))}"
+        case s.RecordDeclaration(name, fields):
+            return f".type {name} = [{', '.join(f'{f.name}: {f.type}' for f in fields)}]"
+        case s.DirectiveStatement(kind, names, parameters):
+            shown_names = ", ".join(name.name for name in names)
+            shown = ", ".join(
+                f"{p.key}={format_string(p.value) if p.quoted else p.value}" for p in parameters
+            )
+            return f".{kind} {shown_names}" + (f"({shown})" if parameters else "")
+        case s.PragmaStatement(values):
+            return " ".join([".pragma", *map(format_string, values)])
+
+
+def _rule(rule: s.RuleStatement) -> str:
+    text = format_rule(rule)
+    if len(text) > LINE_WIDTH and rule.body is not None:
+        heads = ", ".join(format_head(head) for head in rule.heads)
+        if isinstance(rule.body, s.Either):
+            parts, joint = [format_formula(p, 1) for p in rule.body.parts], ";"
+        elif isinstance(rule.body, s.Both):
+            parts, joint = [format_formula(p, 2) for p in rule.body.parts], ","
+        else:
+            parts, joint = [format_formula(rule.body)], ","
+        text = f"{heads} :-\n{_INDENT}" + f"{joint}\n{_INDENT}".join(parts) + "."
+    if rule.plan:
+        orders = ", ".join(f"{p.version}: ({', '.join(map(str, p.order))})" for p in rule.plan)
+        text += f"\n{_INDENT}.plan {orders}"
+    return text
+
+
+def format_module(module: s.Module) -> str:
+    """Return the whole program as text.
+
+    Comments stay with their statement: those before or inside it stand above it, one on the line
+    of its end stays behind it. Single blank lines between statements are kept.
+    """
+    out: list[str] = []
+    comments = list(module.comments)
+    last_line = 0  # the last line of the input that has been printed
+
+    def emit(text: str, line: int, end_line: int) -> None:
+        nonlocal last_line
+        if out and line > last_line + 1:
+            out.append("")
+        out.append(text)
+        last_line = max(last_line, end_line)
+
+    for statement in module.statements:
+        span = statement.span
+        while comments and comments[0].line <= span.end_line:
+            comment = comments[0]
+            if comment.line == span.end_line and not comment.own_line:
+                break  # behind the statement: printed after it
+            comments.pop(0)
+            if not comment.own_line and comment.line == last_line and out:
+                out[-1] += f"  {comment.text}"
+                last_line = comment.end_line
+            else:
+                emit(comment.text, comment.line, comment.end_line)
+        emit(format_statement(statement), span.line, span.end_line)
+        last_line = max(last_line, span.end_line)
+    for comment in comments:
+        if not comment.own_line and comment.line == last_line and out:
+            out[-1] += f"  {comment.text}"
+            last_line = comment.end_line
+        else:
+            emit(comment.text, comment.line, comment.end_line)
+    return "\n".join(out) + "\n" if out else ""

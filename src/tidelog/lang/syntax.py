@@ -1,0 +1,340 @@
+"""The syntax tree: a program as it was written.
+
+Nodes are immutable and compare by content; positions do not take part in comparisons, so that
+`parse(print(tree)) == tree` can be tested. Meaning (types, safety, strata) is added by `logic`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tidelog.source import Source, Span
+
+
+@dataclass(frozen=True)
+class Node:
+    """Base of all syntax nodes: something with a position."""
+
+    span: Span = field(compare=False, repr=False, kw_only=True)
+
+
+# --- terms ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Variable(Node):
+    """`x`, `?x`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Anonymous(Node):
+    """`_`."""
+
+
+@dataclass(frozen=True)
+class IntLiteral(Node):
+    """`12`, `0x1F`, `0b101`, `12u`. `text` keeps the base the user chose."""
+
+    value: int
+    text: str = field(compare=False)
+    unsigned: bool = False
+
+
+@dataclass(frozen=True)
+class FloatLiteral(Node):
+    """`1.5`. The text is kept because a decimal column reads it exactly."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class StringLiteral(Node):
+    """`"text"`, with its escapes resolved."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class BoolLiteral(Node):
+    """`true` or `false` as a value."""
+
+    value: bool
+
+
+@dataclass(frozen=True)
+class NilLiteral(Node):
+    """`nil`, the empty record."""
+
+
+@dataclass(frozen=True)
+class RecordTerm(Node):
+    """`[a, b]`."""
+
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Call(Node):
+    """A functor: `x + 1` is Call("+", (x, 1)), `cat(a, b)` is Call("cat", (a, b))."""
+
+    name: str
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Cast(Node):
+    """`as(term, type)`."""
+
+    term: Term
+    type: TypeName
+
+
+@dataclass(frozen=True)
+class Lookup(Node):
+    """`price[i]`: the value of a functional relation."""
+
+    relation: str
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class AggregateTerm(Node):
+    """`sum e : { body }`; `target` is None for a plain `count`."""
+
+    op: str
+    target: Term | None
+    body: Formula
+
+
+Term: TypeAlias = (
+    Variable
+    | Anonymous
+    | IntLiteral
+    | FloatLiteral
+    | StringLiteral
+    | BoolLiteral
+    | NilLiteral
+    | RecordTerm
+    | Call
+    | Cast
+    | Lookup
+    | AggregateTerm
+)
+
+
+# --- formulas ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AtomFormula(Node):
+    """`relation(args)`."""
+
+    relation: str
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Compared(Node):
+    """`left op right`, op one of = != < <= > >=."""
+
+    op: str
+    left: Term
+    right: Term
+
+
+@dataclass(frozen=True)
+class Tested(Node):
+    """`match(pattern, text)` or `contains(part, text)`."""
+
+    name: str
+    args: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Truth(Node):
+    """`true` or `false` as a condition."""
+
+    value: bool
+
+
+@dataclass(frozen=True)
+class Not(Node):
+    """`! formula`."""
+
+    formula: Formula
+
+
+@dataclass(frozen=True)
+class Both(Node):
+    """`a, b, c`: all of the parts."""
+
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True)
+class Either(Node):
+    """`a ; b ; c`: one of the parts."""
+
+    parts: tuple[Formula, ...]
+
+
+Formula: TypeAlias = AtomFormula | Compared | Tested | Truth | Not | Both | Either
+
+
+# --- declarations -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TypeName(Node):
+    """A type where it is used: `number`, `City`, `decimal(10,2)`, `set(symbol)`."""
+
+    name: str
+    numbers: tuple[int, ...] = ()
+    element: TypeName | None = None
+
+    def __str__(self) -> str:
+        if self.element is not None:
+            return f"{self.name}({self.element})"
+        if self.numbers:
+            return f"{self.name}({','.join(map(str, self.numbers))})"
+        return self.name
+
+
+@dataclass(frozen=True)
+class Attribute(Node):
+    """`name: type`."""
+
+    name: str
+    type: TypeName
+
+
+@dataclass(frozen=True)
+class Subtype(Node):
+    """`.type A <: B`."""
+
+    name: str
+    base: TypeName
+
+
+@dataclass(frozen=True)
+class AliasOrUnion(Node):
+    """`.type A = B` or `.type A = B | C`."""
+
+    name: str
+    members: tuple[TypeName, ...]
+
+
+@dataclass(frozen=True)
+class RecordDeclaration(Node):
+    """`.type A = [x: t, y: u]`."""
+
+    name: str
+    fields: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True)
+class RelationName(Node):
+    """A relation's name where a declaration or directive gives it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RelationDeclaration(Node):
+    """`.decl a, b(x: t) qualifiers`, or the functional `.decl price[x: t]: u`."""
+
+    names: tuple[RelationName, ...]
+    attributes: tuple[Attribute, ...]
+    qualifiers: tuple[str, ...] = ()
+    value: TypeName | None = None
+
+
+@dataclass(frozen=True)
+class Parameter(Node):
+    """`key=value` of a directive."""
+
+    key: str
+    value: str
+    quoted: bool = field(default=True, compare=False)
+
+
+@dataclass(frozen=True)
+class DirectiveStatement(Node):
+    """`.input`, `.output`, `.printsize`, `.limitsize` or `.view`."""
+
+    kind: str
+    names: tuple[RelationName, ...]
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True)
+class PragmaStatement(Node):
+    """`.pragma "key" "value"`: read and not acted on."""
+
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlanOrder(Node):
+    """One `version: (order)` of a `.plan`."""
+
+    version: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FunctionalHead(Node):
+    """`price[i] = p` as the head of a rule."""
+
+    relation: str
+    args: tuple[Term, ...]
+    value: Term
+
+
+Head: TypeAlias = AtomFormula | FunctionalHead
+
+
+@dataclass(frozen=True)
+class RuleStatement(Node):
+    """`heads :- body.`, or facts when `body` is None; `plan` is a hint that follows the rule."""
+
+    heads: tuple[Head, ...]
+    body: Formula | None = None
+    plan: tuple[PlanOrder, ...] = ()
+
+
+Statement: TypeAlias = (
+    Subtype
+    | AliasOrUnion
+    | RecordDeclaration
+    | RelationDeclaration
+    | DirectiveStatement
+    | PragmaStatement
+    | RuleStatement
+)
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A comment and where it stands; the printer puts it back near its statement."""
+
+    text: str
+    line: int
+    end_line: int
+    own_line: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed program text."""
+
+    source: Source = field(compare=False, repr=False)
+    statements: tuple[Statement, ...]
+    comments: tuple[Comment, ...] = field(default=(), compare=False, repr=False)
+    unread: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """Names whose declarations could not be read: rules that use them are not reported as well."""
+    hides_names: bool = field(default=False, compare=False, repr=False)
+    """Whether some names may be declared in what was refused: a component or an included file."""
