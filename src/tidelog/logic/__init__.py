@@ -1,0 +1,1 @@
+"""A syntax tree becomes a checked program: names, types, safety, normal form, strata."""

@@ -1,0 +1,114 @@
+"""From text to a checked program: the passes, in order.
+
+Each pass reads what the earlier ones made and reports mistakes instead of raising, so that one run
+shows as many as possible; a pass that needs a sound result of an earlier one waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from tidelog.errors import UsageError
+from tidelog.lang import syntax as s
+from tidelog.lang.diagnostics import Diagnostics
+from tidelog.lang.parser import parse
+from tidelog.logic.declare import Declarations, declare
+from tidelog.logic.infer import Inference
+from tidelog.logic.normalise import normalise
+from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
+from tidelog.logic.resolve import resolve
+from tidelog.logic.safety import check_safety
+from tidelog.logic.stratify import stratify
+from tidelog.logic.typetable import TypeTable
+from tidelog.source import Source
+from tidelog.values.types import Row
+
+
+def analyse_file(path: Path) -> Program:
+    """Return the checked program in the file at `path`."""
+    return analyse_text(read_program(path), str(path))
+
+
+def read_program(path: Path) -> str:
+    """Return the text of the file at `path`; raise UsageError when it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"there is no program file `{path}`") from None
+    except IsADirectoryError:
+        raise UsageError(f"`{path}` is a folder, not a program file") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is not UTF-8 text: byte {error.start} cannot be read") from None
+
+
+def analyse_text(text: str, name: str) -> Program:
+    """Return the checked program of `text`; raise ProgramError with every mistake found."""
+    diagnostics = Diagnostics()
+    source = Source(name, text)
+    module = parse(source, diagnostics)
+    program = analyse(module, diagnostics)
+    diagnostics.raise_if_any()
+    return program
+
+
+def analyse(module: s.Module, diagnostics: Diagnostics) -> Program:
+    """Return the program of a syntax tree. It is only sound when nothing was reported."""
+    types = TypeTable(module, diagnostics)
+    declared = declare(module, types, diagnostics)
+    facts, rules = _rules(module, types, declared, diagnostics)
+    strata = stratify(declared.relations, rules, diagnostics)
+    return Program(
+        name=module.source.name,
+        text=module.source.text,
+        records=MappingProxyType(types.records),
+        relations=MappingProxyType(declared.relations),
+        facts=facts,
+        rules=rules,
+        strata=strata,
+        directives=tuple(declared.directives),
+        views=MappingProxyType(declared.views),
+        notes=tuple(declared.notes),
+    )
+
+
+def _rules(
+    module: s.Module, types: TypeTable, declared: Declarations, diagnostics: Diagnostics
+) -> tuple[tuple[Fact, ...], tuple[Rule, ...]]:
+    """Resolve names, normalise, type and check every rule; split facts from rules."""
+    facts: list[Fact] = []
+    rules: list[Rule] = []
+    for statement in module.statements:
+        if not isinstance(statement, s.RuleStatement):
+            continue
+        if not resolve(statement, declared, diagnostics):
+            continue
+        for clause in normalise(statement, diagnostics):
+            rule = Inference(clause, declared.relations, types, diagnostics).run(len(rules))
+            if rule is None:
+                continue
+            check_safety(rule, clause, diagnostics)
+            row = None if rule.body else constant_row(rule.head.args)
+            if row is not None:
+                facts.append(Fact(rule.head.relation, row, rule.span))
+            else:
+                rules.append(rule)
+    return tuple(facts), tuple(rules)
+
+
+def constant_row(args: Sequence[Term]) -> Row | None:
+    """Return the values of the terms if all of them are plain constants."""
+    row = []
+    for arg in args:
+        match arg:
+            case Const(value):
+                row.append(value)
+            case MakeRecord(parts):
+                inner = constant_row(parts)
+                if inner is None:
+                    return None
+                row.append(inner)
+            case _:
+                return None
+    return tuple(row)
