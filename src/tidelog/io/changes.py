@@ -1,0 +1,112 @@
+"""Changes of relations: the `.changes` files of epochs, read and written.
+
+An epoch is a folder with a file `<relation>.changes` for each relation that changes. A line is `+`
+or `-`, a tab, and the row, tab-separated; for a relation without columns the sign alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidelog.errors import UsageError
+from tidelog.io.files import read_bytes
+from tidelog.io.parameters import FileFormat
+from tidelog.io.rows import Column, column, read_rows
+from tidelog.io.text import columns_text
+from tidelog.logic.program import Relation
+from tidelog.values.order import Records, sort_columns
+from tidelog.values.scalars import shown
+from tidelog.values.types import BOOL, SYMBOL, Field, Row
+
+_SUFFIXES = (".changes", ".changes.gz")
+_SIGNS = {"+": True, "-": False}
+_SIGN = Field("sign", BOOL, "bool")
+_WRITTEN_SIGN = Field("sign", SYMBOL, "symbol")
+_NO_WAY_OUT = "symbols with tabs or line ends cannot be in a changes file; replace them in a rule"
+
+
+def list_epochs(folder: Path | str) -> list[Path]:
+    """Return the epochs in `folder`, which are its sub-folders, in the order of their names."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        reason = "is not a folder" if folder.exists() else "does not exist"
+        raise UsageError(
+            f"the folder of epochs `{folder}` {reason}\n"
+            "  help: each epoch is a sub-folder of it, with files `<relation>.changes`"
+        )
+    epochs = (path for path in folder.iterdir() if path.is_dir() and path.name[0] != ".")
+    return sorted(epochs, key=lambda path: path.name)
+
+
+def epoch_files(folder: Path | str) -> dict[str, Path]:
+    """Return the changes files of an epoch by relation, in the order of their names.
+
+    Raises UsageError for files that are something else; hidden ones are ignored.
+    """
+    found: dict[str, Path] = {}
+    strangers: list[str] = []
+    for path in sorted(Path(folder).iterdir()):
+        if path.name.startswith("."):
+            continue
+        suffix = next((end for end in _SUFFIXES if path.name.endswith(end)), None)
+        if suffix is None or path.is_dir():
+            strangers.append(path.name)
+            continue
+        relation = path.name.removesuffix(suffix)
+        if relation in found:
+            raise UsageError(
+                f"epoch `{folder}` has both `{found[relation].name}` and `{path.name}`"
+            )
+        found[relation] = path
+    if strangers:
+        raise UsageError(
+            f"epoch `{folder}` has files that are not changes: {', '.join(strangers)}\n"
+            "  help: changes are in `<relation>.changes` or `<relation>.changes.gz`"
+        )
+    return found
+
+
+def read_changes(path: Path | str, relation: Relation, records: Records) -> list[tuple[bool, Row]]:
+    """Return the changes of a file in their order: True for inserted rows, False for deleted ones.
+
+    Raises FactsError with line and column for what does not fit the relation.
+    """
+    data = read_bytes(Path(path), "changes")
+    if relation.arity == 0:
+        # The line is the field: a delimiter that no line contains.
+        format = FileFormat(delimiter="\n")
+        unit = Column(BOOL, _parse_signed_unit)
+        found = read_rows(data, str(path), [unit], format, f"`+` or `-` of {relation}")
+        return [(inserted, ()) for (inserted,) in found]
+    columns = [Column(BOOL, _parse_sign), *(column(c, records) for c in relation.columns)]
+    expected = f"`+` or `-`, then {relation}"
+    return [
+        (row[0], row[1:]) for row in read_rows(data, str(path), columns, FileFormat(), expected)
+    ]
+
+
+def format_changes(
+    inserted: Iterable[Row], deleted: Iterable[Row], relation: Relation, records: Records
+) -> str:
+    """Return the text of a changes file: sorted by row, and for equal rows `-` before `+`."""
+    # The sign is sorted as a last column, so that it only decides between equal rows, and written
+    # as the first. False, a deletion, comes before True.
+    signed = [(*row, False) for row in deleted] + [(*row, True) for row in inserted]
+    *values, signs = sort_columns(signed, (*relation.columns, _SIGN), records)
+    values.insert(0, ["+" if sign else "-" for sign in signs])
+    columns = (_WRITTEN_SIGN, *relation.columns)
+    return columns_text(
+        values, columns, records, FileFormat(), name=relation.name, way_out=_NO_WAY_OUT
+    )
+
+
+def _parse_sign(text: str) -> bool:
+    try:
+        return _SIGNS[text]
+    except KeyError:
+        raise ValueError(f"expected `+` or `-`, found {shown(text)}") from None
+
+
+def _parse_signed_unit(text: str) -> bool:
+    return _parse_sign(text.removesuffix("\t()"))

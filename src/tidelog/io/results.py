@@ -1,0 +1,97 @@
+"""Results: the rows of a relation as an `.output` directive wants them.
+
+An `OutputPlan` collects what a run has to write, and writes it at the end, all or nothing: an error
+in the last relation leaves the files of the first one untouched.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from tidelog.errors import UsageError
+from tidelog.io.atomic import write_all
+from tidelog.io.parameters import FileFormat, output_format
+from tidelog.io.text import columns_text, encode
+from tidelog.logic.program import Directive, DirectiveKind, Relation
+from tidelog.values.order import Records, sort_columns
+from tidelog.values.types import Row
+
+__all__ = ["OutputPlan", "format_rows", "output_path", "write_all"]
+
+
+def format_rows(
+    rows: Iterable[Row], relation: Relation, records: Records, parameters: Mapping[str, str]
+) -> str:
+    """Return the sorted rows as text, for a file or (`IO=stdout`) between Soufflé's rulers.
+
+    Raises DataError for a row that could not be read back from the file.
+    """
+    return _text(rows, relation, records, output_format(relation, parameters))
+
+
+def output_path(directive: Directive, output_dir: Path | str) -> Path:
+    """Return the file that an `.output` names, in `output_dir` unless its name is absolute."""
+    packed = directive.parameters.get("compress") == "true"
+    default = f"{directive.relation}.csv.gz" if packed else f"{directive.relation}.csv"
+    return Path(output_dir) / directive.parameters.get("filename", default)
+
+
+class OutputPlan:
+    """The files and the printed text of a run, collected first and written together."""
+
+    def __init__(self, output_dir: Path | str) -> None:
+        self.output_dir = Path(output_dir)
+        self.files: dict[Path, bytes] = {}
+        self._printed: list[str] = []
+
+    def add(
+        self, directive: Directive, relation: Relation, rows: Collection[Row], records: Records
+    ) -> None:
+        """Plan what an `.output` or `.printsize` asks for."""
+        if directive.kind is DirectiveKind.PRINTSIZE:
+            self._printed.append(f"{relation.name}\t{len(rows)}\n")
+            return
+        format = output_format(relation, directive.parameters)
+        text = _text(rows, relation, records, format)
+        if format.stdout:
+            self._printed.append(text)
+            return
+        data = encode(text, relation.name)
+        if format.compress:
+            # Without the time, so that the same rows give the same file.
+            data = gzip.compress(data, mtime=0)
+        self._add_file(output_path(directive, self.output_dir), data)
+
+    def add_text(self, path: Path | str, text: str) -> None:
+        """Plan a further file, relative to the output folder."""
+        path = self.output_dir / path
+        self._add_file(path, encode(text, path.name))
+
+    def write(self) -> str:
+        """Write all files, or none and raise UsageError; return the text to print."""
+        write_all(self.files)
+        return "".join(self._printed)
+
+    def _add_file(self, path: Path, data: bytes) -> None:
+        if path in self.files:
+            raise UsageError(f"two outputs go to the same file `{path}`\n  help: set `filename`")
+        self.files[path] = data
+
+
+def _text(rows: Iterable[Row], relation: Relation, records: Records, format: FileFormat) -> str:
+    if relation.arity == 0:
+        body = "()\n" if any(True for _ in rows) else ""
+    else:
+        values = sort_columns(rows, relation.columns, records)
+        way_out = f"`.output {relation.name}(rfc4180=true)` writes such symbols in quotes"
+        body = columns_text(
+            values, relation.columns, records, format, name=relation.name, way_out=way_out
+        )
+    header = ""
+    if format.headers:
+        header = format.delimiter.join(field.name for field in relation.columns) + "\n"
+    if not format.stdout:
+        return header + body
+    return f"---------------\n{relation.name}\n{header}===============\n{body}===============\n"

@@ -1,0 +1,324 @@
+"""Rows and tables: tuples, Arrow, pandas and polars in, Arrow out.
+
+A row from outside is checked against the columns of its relation before anything else sees it; the
+error names the relation, the row and the column. Conversions that could lose something (a float
+into a number column, a decimal with too many digits) are errors, not roundings.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import DataError
+from tidelog.logic.program import Relation
+from tidelog.values.scalars import canonical_float
+from tidelog.values.text import format_value, parse_value
+from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, UNSIGNED_MAX, Field, Kind, Row, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Records = Mapping[str, tuple[Field, ...]]
+
+
+class CheckedRows(list[Row]):
+    """Rows that a reader of this package has made: they are taken as they are."""
+
+
+# --- in ---------------------------------------------------------------------------------------
+
+
+def rows_from(data: Any, relation: Relation, records: Records) -> list[Row]:
+    """Return the rows of `data`, checked.
+
+    `data` is an iterable of tuples, or a table: Arrow, pandas, polars, or anything else with the
+    Arrow stream interface. The columns of a table are taken by name when the names fit, else by
+    position.
+    """
+    if isinstance(data, CheckedRows):
+        return data
+    checks = [checker(column.type, records) for column in relation.columns]
+    rows: list[Row] = []
+    for number, raw in enumerate(_raw_rows(data, relation)):
+        if not isinstance(raw, tuple | list) or len(raw) != relation.arity:
+            shape = f"{len(raw)} values" if isinstance(raw, tuple | list) else repr(raw)
+            hint = " (a row is a tuple: write `[(value,)]`)" if relation.arity == 1 else ""
+            raise DataError(
+                f"row {number} for `{relation}` must have {relation.arity} values,"
+                f" not {shape}{hint}"
+            )
+        row = []
+        for check, value, column in zip(checks, raw, relation.columns, strict=True):
+            try:
+                row.append(check(value))
+            except (ValueError, TypeError) as error:
+                raise DataError(
+                    f"row {number} for `{relation.name}`: column `{column.name}`: {error}"
+                ) from None
+        rows.append(tuple(row))
+    return rows
+
+
+def _raw_rows(data: Any, relation: Relation) -> Iterator[Any]:
+    if isinstance(data, str | bytes | Mapping):
+        raise DataError(
+            f"rows for `{relation.name}` must be tuples or a table, not {type(data).__name__}"
+        )
+    table = _as_arrow(data)
+    if table is None:
+        yield from data
+        return
+    names = [column.name for column in relation.columns]
+    if set(names) <= set(table.column_names):
+        table = table.select(names)
+    elif table.num_columns != relation.arity:
+        raise DataError(
+            f"a table for `{relation}` needs the columns {', '.join(names)};"
+            f" this one has {', '.join(table.column_names)}"
+        )
+    for batch in table.to_batches():
+        columns = [column.to_pylist() for column in batch.columns]
+        yield from zip(*columns, strict=True)
+
+
+def _as_arrow(data: Any) -> pa.Table | None:
+    """Return `data` as an Arrow table, or None when it is not a table."""
+    if not any(
+        hasattr(data, name)
+        for name in ("__arrow_c_stream__", "__dataframe__", "toArrow", "to_batches")
+    ):
+        return None
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "toArrow"):  # a Spark DataFrame
+        table: pa.Table = data.toArrow()
+        return table
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.table(data)
+    return pa.Table.from_pandas(data, preserve_index=False)
+
+
+def checker(type_: Type, records: Records) -> Callable[[Any], Any]:
+    """Return a function that gives a value of `type_` in its one form, or raises ValueError."""
+    match type_.kind:
+        case Kind.NUMBER:
+            return lambda v: _integer(v, NUMBER_MIN, NUMBER_MAX, "number")
+        case Kind.UNSIGNED:
+            return lambda v: _integer(v, 0, UNSIGNED_MAX, "unsigned")
+        case Kind.FLOAT:
+            return _float
+        case Kind.SYMBOL:
+            return _symbol
+        case Kind.BOOL:
+            return _bool
+        case Kind.DATE:
+            return _date
+        case Kind.TIMESTAMP:
+            return _timestamp
+        case Kind.DECIMAL:
+            return lambda v: _decimal(v, type_)
+        case Kind.RECORD:
+            return lambda v: _record(v, type_, records)
+        case Kind.SET:
+            assert type_.element is not None
+            check = checker(type_.element, records)
+            return lambda v: _set(v, check)
+
+
+def _integer(value: Any, low: int, high: int, name: str) -> int:
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is a bool, not a {name}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{value!r} is not a {name}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{number} is outside the range of {name}")
+    return number
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool | str) or value is None:
+        raise ValueError(f"{value!r} is not a float")
+    return canonical_float(float(value))
+
+
+def _symbol(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a symbol (a str)")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError(f"{value!r} is not valid Unicode text") from None
+    return str(value)
+
+
+def _bool(value: Any) -> bool:
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
+        raise ValueError(f"{value!r} is not a bool")
+    return bool(value)
+
+
+def _date(value: Any) -> dt.date:
+    if isinstance(value, dt.datetime) or not isinstance(value, dt.date):
+        raise ValueError(f"{value!r} is not a date")
+    return value
+
+
+def _timestamp(value: Any) -> dt.datetime:
+    if not isinstance(value, dt.datetime):
+        raise ValueError(f"{value!r} is not a timestamp (a datetime)")
+    if getattr(value, "nanosecond", 0):
+        raise ValueError(f"{value!r} has nanoseconds; timestamps have microseconds")
+    if hasattr(value, "to_pydatetime"):  # pandas
+        value = value.to_pydatetime()
+    if value.tzinfo is not None:
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
+    assert isinstance(value, dt.datetime)
+    return value
+
+
+def _decimal(value: Any, type_: Type) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, Decimal | int):
+        raise ValueError(f"{value!r} is not a decimal (a Decimal or an int)")
+    result: Decimal = parse_value(str(value), type_, {})
+    return result
+
+
+def _record(value: Any, type_: Type, records: Records) -> Row | None:
+    if value is None:
+        return None
+    fields = records[type_.record]
+    if isinstance(value, Mapping):
+        value = tuple(value.get(f.name) for f in fields)
+    if not isinstance(value, tuple | list) or len(value) != len(fields):
+        raise ValueError(f"{value!r} is not a record of type {type_} with {len(fields)} fields")
+    # Lists are records whose last field is again the record: walk down it without recursion.
+    head: list[tuple[Any, ...]] = []
+    checks = [checker(f.type, records) for f in fields]
+    if fields and fields[-1].type == type_:
+        while value is not None:
+            if not isinstance(value, tuple | list) or len(value) != len(fields):
+                raise ValueError(f"{value!r} is not a record of type {type_}")
+            head.append(tuple(c(v) for c, v in zip(checks[:-1], value[:-1], strict=True)))
+            value = value[-1]
+        result: Row | None = None
+        for part in reversed(head):
+            result = (*part, result)
+        return result
+    return tuple(c(v) for c, v in zip(checks, value, strict=True))
+
+
+def _set(value: Any, check: Callable[[Any], Any]) -> frozenset[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ValueError(f"{value!r} is not a set")
+    return frozenset(check(item) for item in value)
+
+
+# --- out --------------------------------------------------------------------------------------
+
+
+def arrow_type(type_: Type, records: Records) -> pa.DataType:
+    """Return the Arrow type that holds a column of `type_`.
+
+    Records become structs; a record type that contains itself has no Arrow type and becomes text.
+    """
+    import pyarrow as pa
+
+    match type_.kind:
+        case Kind.NUMBER:
+            return pa.int64()
+        case Kind.UNSIGNED:
+            return pa.uint64()
+        case Kind.FLOAT:
+            return pa.float64()
+        case Kind.SYMBOL:
+            return pa.string()
+        case Kind.BOOL:
+            return pa.bool_()
+        case Kind.DATE:
+            return pa.date32()
+        case Kind.TIMESTAMP:
+            return pa.timestamp("us")
+        case Kind.DECIMAL:
+            return pa.decimal128(type_.precision, type_.scale)
+        case Kind.SET:
+            assert type_.element is not None
+            return pa.list_(arrow_type(type_.element, records))
+        case Kind.RECORD:
+            if _contains_itself(type_, records):
+                return pa.string()
+            return pa.struct([(f.name, arrow_type(f.type, records)) for f in records[type_.record]])
+
+
+def _contains_itself(type_: Type, records: Records) -> bool:
+    seen: set[Type] = set()
+    todo = [f.type for f in records[type_.record]]
+    while todo:
+        inner = todo.pop()
+        if inner == type_:
+            return True
+        if inner in seen:
+            continue
+        seen.add(inner)
+        if inner.kind is Kind.RECORD:
+            todo.extend(f.type for f in records[inner.record])
+        elif inner.element is not None:
+            todo.append(inner.element)
+    return False
+
+
+def arrow_schema(relation: Relation, records: Records) -> pa.Schema:
+    """Return the Arrow schema of a relation."""
+    import pyarrow as pa
+
+    return pa.schema([(c.name, arrow_type(c.type, records)) for c in relation.columns])
+
+
+def to_arrow(rows: Iterable[Row], relation: Relation, records: Records) -> pa.Table:
+    """Return the rows as an Arrow table, in their order."""
+    import pyarrow as pa
+
+    schema = arrow_schema(relation, records)
+    columns = list(zip(*rows, strict=True)) or [()] * relation.arity
+    return pa.Table.from_arrays(
+        [
+            pa.array(_arrow_values(values, column.type, records), field.type)
+            for values, column, field in zip(columns, relation.columns, schema, strict=True)
+        ],
+        schema=schema,
+    )
+
+
+def _arrow_values(values: Iterable[Any], type_: Type, records: Records) -> list[Any]:
+    from tidelog.values.order import sort_key
+
+    match type_.kind:
+        case Kind.SET:
+            assert type_.element is not None
+            key = sort_key(type_.element, records)
+            return [_arrow_values(sorted(v, key=key), type_.element, records) for v in values]
+        case Kind.RECORD if _contains_itself(type_, records):
+            return [format_value(v, type_, records) for v in values]
+        case Kind.RECORD:
+            fields = records[type_.record]
+            return [
+                None
+                if value is None
+                else {
+                    f.name: _arrow_values([part], f.type, records)[0]
+                    for f, part in zip(fields, value, strict=True)
+                }
+                for value in values
+            ]
+        case _:
+            return list(values)

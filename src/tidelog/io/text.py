@@ -1,0 +1,106 @@
+"""Rows as the text of a file, in the order they are given.
+
+Nothing is lost: before text leaves here it is certain that it reads back as the same rows. In
+RFC 4180 quotes see to that. A plain file has no quotes, so a symbol with a tab or a line end in it
+cannot be written at all; that is an error, where Soufflé writes a line nobody can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.errors import DataError
+from tidelog.io.files import BOM
+from tidelog.io.lines import split
+from tidelog.io.parameters import FileFormat
+from tidelog.io.rows import column
+from tidelog.values.order import Records
+from tidelog.values.scalars import shown
+from tidelog.values.text import value_formatter
+from tidelog.values.types import Field
+
+
+def columns_text(
+    values: Sequence[Sequence[Any]],
+    columns: Sequence[Field],
+    records: Records,
+    format: FileFormat,
+    *,
+    name: str,
+    way_out: str,
+) -> str:
+    """Return rows as lines, given their columns, of which there must be one at least.
+
+    `way_out` is the help for a row of the relation `name` that cannot be written.
+    """
+    plain = [
+        list(map(value_formatter(field.type, records), part))
+        for part, field in zip(values, columns, strict=True)
+    ]
+    texts = plain
+    if format.rfc4180:
+        texts = [_quoted(part, format.delimiter, len(columns) == 1) for part in plain]
+    lines = list(map(format.delimiter.join, zip(*texts, strict=True)))
+    text = "\n".join([*lines, ""])
+    if format.rfc4180 or format.stdout or _surely_readable(text, len(lines), len(columns), format):
+        return text
+    bad = _unreadable(plain, columns, records, format)
+    if bad is not None:
+        raise DataError(
+            f"a row of `{name}` cannot be written: {_culprit(bad, columns, format)}"
+            f"\n  row: ({', '.join(map(repr, bad))})\n  help: {way_out}"
+        )
+    return text
+
+
+def encode(text: str, name: str) -> bytes:
+    """Return the bytes of a file with `text`."""
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        part = ascii(text[error.start : error.end])
+        raise DataError(f"`{name}`: a symbol with {part} is not text that UTF-8 can hold") from None
+    # A reader drops one byte order mark, so a symbol that begins with this character gets another.
+    return BOM + data if data.startswith(BOM) else data
+
+
+def _quoted(texts: list[str], delimiter: str, alone: bool) -> list[str]:
+    # Any character of the delimiter, not the whole of it: `a` before the delimiter `ab` would
+    # otherwise move where it is found. An empty field alone on its line would look like no row.
+    special = rf'[{re.escape(delimiter)}"\r\n]|\A\s|\s\Z' + (r"|\A\Z" if alone else "")
+    needs_quotes = re.compile(special).search
+    return ['"' + text.replace('"', '""') + '"' if needs_quotes(text) else text for text in texts]
+
+
+def _surely_readable(text: str, rows: int, arity: int, format: FileFormat) -> bool:
+    # Counting over the whole text is some hundred times faster than looking at each line.
+    return (
+        len(format.delimiter) == 1
+        and text.count(format.delimiter) == rows * (arity - 1)
+        and text.count("\n") == rows
+        and "\r" not in text
+    )
+
+
+def _unreadable(
+    texts: Sequence[Sequence[str]], columns: Sequence[Field], records: Records, format: FileFormat
+) -> tuple[str, ...] | None:
+    """Return the fields of the first row that would not read back, or None."""
+    ends = [column(field, records).end for field in columns]
+    for fields in zip(*texts, strict=True):
+        line = format.delimiter.join(fields)
+        one_line = "\n" not in line and not line.endswith("\r")
+        if not one_line or tuple(f.text for f in split(line, format, ends)) != fields:
+            return fields
+    return None
+
+
+def _culprit(fields: Sequence[str], columns: Sequence[Field], format: FileFormat) -> str:
+    for text, field in zip(fields, columns, strict=True):
+        if "\n" in text or "\r" in text:
+            return f"`{field.name}` contains the end of a line"
+        if format.delimiter in text:
+            return f"`{field.name}` contains the delimiter {shown(repr(format.delimiter)[1:-1])}"
+    return "it would not read back as the same row"
