@@ -1,0 +1,63 @@
+"""What each aggregate computes from the values of its group.
+
+`values` has one entry per assignment of the aggregate's variables, in the order of those variables.
+Aggregates with a neutral element give it for an empty group (count and sum 0, setof the empty set,
+concat the empty text); `min`, `max` and `mean` of nothing do not hold: they return NOTHING.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from tidelog.reference.functors import Records, fit_decimal, fit_integer
+from tidelog.values.order import sort_key
+from tidelog.values.scalars import NAN, canonical_float
+from tidelog.values.types import Kind, Type
+
+NOTHING = object()  # None would not do: it is nil, which can be the least record of a group
+
+
+def reduce(op: str, values: list[Any], type_: Type | None, result: Type, records: Records) -> Any:
+    """Return the aggregate `op` of `values`, which are of `type_`; NOTHING if it does not hold."""
+    match op:
+        case "count":
+            return len(values) if type_ is None else len(set(values))
+        case "setof":
+            return frozenset(values)
+        case "concat":
+            return "".join(values)
+    assert type_ is not None
+    match op:
+        case "min" | "max":
+            pick = min if op == "min" else max
+            return pick(values, key=sort_key(type_, records)) if values else NOTHING
+        case "mean":
+            return exact_ratio(values, len(values)) if values else NOTHING
+        case "total":
+            return exact_ratio(values, 1)
+        case "sum" if type_.kind is Kind.FLOAT:
+            return exact_ratio(values, 1)
+        case "sum" if type_.kind is Kind.DECIMAL:
+            return fit_decimal(sum(values, Decimal(0)), result, f"the sum of {len(values)} values")
+        case "sum":
+            return fit_integer(sum(values), result, f"the sum of {len(values)} values")
+    raise AssertionError(op)
+
+
+def exact_ratio(values: list[Any], divisor: int) -> float:
+    """Return the float nearest to sum(values) / divisor, whatever the order of the values.
+
+    Infinities and NaN count as IEEE 754 says: two opposite infinities, or a NaN, give NaN. A sum
+    beyond the largest float is an infinity.
+    """
+    special = [v for v in values if isinstance(v, float) and not math.isfinite(v)]
+    if special:
+        return canonical_float(special[0] if len(set(special)) == 1 else NAN)
+    exact = sum((Fraction(v) for v in values), Fraction(0)) / divisor
+    try:
+        return canonical_float(float(exact))
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf

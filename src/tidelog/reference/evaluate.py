@@ -1,0 +1,126 @@
+"""The model of a program on given facts: stratum by stratum, each to its fixpoint.
+
+Within a stratum, evaluation is semi-naive: after the first round a rule is only tried with at
+least one recursive atom matched by a row that the round before found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidelog.errors import EvaluationError, FunctionalConflict
+from tidelog.logic import program as p
+from tidelog.reference.functors import Failure
+from tidelog.reference.solve import UNKNOWN, Assignment, Solver
+from tidelog.reference.tables import Table
+from tidelog.values.text import format_value
+from tidelog.values.types import Row
+
+
+def evaluate(program: p.Program, facts: Mapping[str, Iterable[Row]]) -> dict[str, frozenset[Row]]:
+    """Return the rows of every relation of `program`, given `facts` besides its own."""
+    return _Evaluation(program, facts).run()
+
+
+class _Evaluation:
+    def __init__(self, program: p.Program, facts: Mapping[str, Iterable[Row]]) -> None:
+        self._program = program
+        self._given = {name: set(rows) for name, rows in facts.items()}
+        self._tables = {name: Table() for name in program.relations}
+        self._keys: dict[str, dict[Row, Row]] = {
+            name: {} for name, relation in program.relations.items() if relation.functional
+        }
+        self._solver = Solver(self._tables, program.records)
+
+    def run(self) -> dict[str, frozenset[Row]]:
+        for fact in self._program.facts:
+            self._add(fact.relation, fact.row)
+        for name, rows in self._given.items():
+            for row in rows:
+                self._add(name, row)
+        for stratum in self._program.strata:
+            self._stratum(stratum)
+        return {name: frozenset(table.rows) for name, table in self._tables.items()}
+
+    def _stratum(self, stratum: p.Stratum) -> None:
+        new = {name: Table() for name in stratum.relations}
+        for rule in stratum.rules:
+            for row in list(self._derive(rule, None)):
+                if self._add(rule.head.relation, row):
+                    new[rule.head.relation].add(row)
+        while stratum.recursive and any(table.rows for table in new.values()):
+            last, new = new, {name: Table() for name in stratum.relations}
+            for rule in stratum.rules:
+                for i, literal in enumerate(rule.body):
+                    if not (isinstance(literal, p.Atom) and literal.relation in last):
+                        continue
+                    for row in list(self._derive(rule, (i, last[literal.relation]))):
+                        if self._add(rule.head.relation, row):
+                            new[rule.head.relation].add(row)
+
+    def _derive(self, rule: p.Rule, focus: tuple[int, Table] | None) -> Iterator[Row]:
+        for known, failure in self._solver.solutions(rule.body, {}, focus):
+            if failure is not None:
+                raise self._error(rule, known, failure)
+            try:
+                yield tuple(self._solver.value(arg, known) for arg in rule.head.args)
+            except Failure as error:
+                raise self._error(rule, known, error) from None
+
+    def _error(self, rule: p.Rule, known: Assignment, failure: Failure) -> EvaluationError:
+        values = {
+            name: value
+            for name, value in known.items()
+            if not name.startswith("$") and value is not UNKNOWN
+        }
+        return EvaluationError(str(failure), rule.text, rule.span, values)
+
+    # --- functional relations ---
+
+    def _add(self, name: str, row: Row) -> bool:
+        is_new = self._tables[name].add(row)
+        if is_new and name in self._keys:
+            other = self._keys[name].setdefault(row[:-1], row)
+            if other != row:
+                raise self._conflict(self._program.relations[name], other, row)
+        return is_new
+
+    def _conflict(self, relation: p.Relation, *rows: Row) -> FunctionalConflict:
+        def shown(row: Row, start: int, stop: int | None) -> str:
+            columns = relation.columns[start:stop]
+            values = zip(row[start:stop], columns, strict=True)
+            return ", ".join(format_value(v, c.type, self._program.records) for v, c in values)
+
+        key = shown(rows[0], 0, -1)
+        lines = [f"`{relation.name}[{key}]` has two values"]
+        for row in rows:
+            lines.append(f"  = {shown(row, -1, None)}: {self._origin(relation.name, row)}")
+        lines.append("  help: a functional relation has one value for each key")
+        return FunctionalConflict("\n".join(lines))
+
+    def _origin(self, name: str, row: Row) -> str:
+        """Return in words where a row comes from."""
+        if row in self._given.get(name, ()):
+            return "a given fact"
+        for fact in self._program.facts:
+            if fact.relation == name and fact.row == row:
+                return f"a fact of the program, {fact.span}"
+        for rule in self._program.rules:
+            if rule.head.relation != name:
+                continue
+            for known, failure in self._solver.solutions(rule.body, {}):
+                if failure is None and row == self._head_or_none(rule, known):
+                    values = ", ".join(
+                        f"{n} = {v!r}" for n, v in known.items() if not n.startswith("$")
+                    )
+                    return f"derived by {rule.text}  ({rule.span})" + (
+                        f" with {values}" if values else ""
+                    )
+        raise AssertionError(f"{name}{row} comes from nowhere")
+
+    def _head_or_none(self, rule: p.Rule, known: Assignment) -> Row | None:
+        """Return the row that a rule derives; None where it fails on rows that are news to it."""
+        try:
+            return tuple(self._solver.value(arg, known) for arg in rule.head.args)
+        except Failure:
+            return None

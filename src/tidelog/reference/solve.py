@@ -1,0 +1,291 @@
+"""All assignments of a rule's variables that satisfy its body.
+
+Literals are taken one after the other, each as soon as the variables it uses are bound; positive
+atoms bind theirs. The order does not matter for the answer. For errors it must not either, so:
+
+    A condition that cannot be computed (overflow, division by zero, a bad conversion) is an error
+    exactly when the positive atoms match and no other condition is false. Conditions on a value
+    that could not be computed are left out.
+
+So `p(x / y) :- q(x, y), y != 0.` never fails, wherever the guard stands in the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from tidelog.logic import program as p
+from tidelog.logic.safety import literal_variables, newly_bound, pattern_variables, term_variables
+from tidelog.reference import functors
+from tidelog.reference.aggregates import NOTHING, reduce
+from tidelog.reference.functors import Failure, Records
+from tidelog.reference.tables import Table
+from tidelog.values.order import sort_key
+from tidelog.values.types import Row
+
+Assignment: TypeAlias = dict[str, Any]
+Tables: TypeAlias = Mapping[str, Table]
+
+
+class _Unknown:
+    """The value of a variable whose computation failed."""
+
+
+UNKNOWN = _Unknown()
+
+
+class Solver:
+    """Enumerates the solutions of bodies over given tables."""
+
+    def __init__(self, tables: Tables, records: Records) -> None:
+        self._tables = tables
+        self._records = records
+
+    def solutions(
+        self,
+        body: tuple[p.Literal, ...],
+        known: Assignment,
+        focus: tuple[int, Table] | None = None,
+    ) -> Iterator[tuple[Assignment, Failure | None]]:
+        """Yield each solution, with the failure it met, if any.
+
+        `focus` = (i, table) reads the i-th literal, an atom, from `table` and takes it first: that
+        is how a round of the fixpoint looks only at what is new.
+        """
+        atom_bound = {
+            name
+            for literal in body
+            if isinstance(literal, p.Atom) and not literal.negated
+            for name in pattern_variables(literal.args)
+        }
+        first = [body[focus[0]]] if focus is not None else []
+        rest = [literal for i, literal in enumerate(body) if focus is None or i != focus[0]]
+        order = _order(first, rest, set(known))
+        yield from self._extend(order, dict(known), None, atom_bound, focus[1] if focus else None)
+
+    def _extend(
+        self,
+        order: list[p.Literal],
+        known: Assignment,
+        failure: Failure | None,
+        atom_bound: set[str],
+        focus: Table | None,
+    ) -> Iterator[tuple[Assignment, Failure | None]]:
+        if not order:
+            yield known, failure
+            return
+        literal, rest = order[0], order[1:]
+        table = focus
+        if table is None and isinstance(literal, p.Atom):
+            table = self._tables[literal.relation]
+        if _uses_unknown(literal, known):
+            known = {**known, **{n: UNKNOWN for n in newly_bound(literal, set(known)) - set(known)}}
+            yield from self._extend(rest, known, failure, atom_bound, None)
+            return
+        try:
+            extended = list(self._solve(literal, known, table))
+        except Failure as error:
+            # What this literal would have bound is unknown, unless a positive atom binds it too:
+            # that atom must still match, so the rest is ordered anew without the value.
+            unbound = newly_bound(literal, set(known)) - set(known)
+            known = {**known, **{name: UNKNOWN for name in unbound - atom_bound}}
+            rest = _order([], rest, set(known))
+            yield from self._extend(rest, known, failure or error, atom_bound, None)
+            return
+        for assignment in extended:
+            yield from self._extend(rest, assignment, failure, atom_bound, None)
+
+    # --- one literal ---
+
+    def _solve(
+        self, literal: p.Literal, known: Assignment, table: Table | None
+    ) -> Iterator[Assignment]:
+        match literal:
+            case p.Atom(args=args, negated=negated):
+                assert table is not None
+                matches = self._match_atom(args, known, table)
+                if not negated:
+                    yield from matches
+                elif next(matches, None) is None:
+                    yield known
+            case p.Compare(op, left, right):
+                yield from self._compare(op, left, right, known)
+            case p.Test(name, args, negated=negated):
+                values = [self.value(arg, known) for arg in args]
+                if functors.test(name, values) != negated:
+                    yield known
+            case p.Generate(target, args):
+                values = [self.value(arg, known) for arg in args]
+                step = values[2] if len(values) == 3 else None
+                for number in functors.number_range(values[0], values[1], step, target.type):
+                    yield from self._match(target, number, known)
+            case p.Reduce():
+                yield from self._reduce(literal, known)
+
+    def _match_atom(
+        self, args: tuple[p.Term, ...], known: Assignment, table: Table
+    ) -> Iterator[Assignment]:
+        positions = tuple(i for i, arg in enumerate(args) if _is_known(arg, known))
+        key = tuple(self.value(args[i], known) for i in positions)
+        # The table may grow while its matches are used, so take them all at once.
+        for row in list(table.lookup(positions, key)):
+            yield from self._match_all(args, row, known)
+
+    def _match_all(
+        self, args: tuple[p.Term, ...], row: Row, known: Assignment
+    ) -> Iterator[Assignment]:
+        assignments: Iterable[Assignment] = (known,)
+        for arg, value in zip(args, row, strict=True):
+            assignments = [new for a in assignments for new in self._match(arg, value, a)]
+        yield from assignments
+
+    def _match(self, pattern: p.Term, value: Any, known: Assignment) -> Iterator[Assignment]:
+        """Yield `known` extended so that `pattern` equals `value`, if it can."""
+        match pattern:
+            case p.Wildcard():
+                yield known
+            case p.Var(name) if name not in known:
+                yield {**known, name: value}
+            case p.MakeRecord(args):
+                if value is not None:
+                    yield from self._match_all(args, value, known)
+            case _:
+                wanted = self.value(pattern, known)
+                # NaN is one object, and equal to itself here as it is in the order of values.
+                if wanted is value or wanted == value:
+                    yield known
+
+    def _compare(
+        self, op: p.Comparison, left: p.Term, right: p.Term, known: Assignment
+    ) -> Iterator[Assignment]:
+        if op is p.Comparison.EQ:
+            if _is_known(right, known):
+                yield from self._match(left, self.value(right, known), known)
+            else:
+                yield from self._match(right, self.value(left, known), known)
+            return
+        key = sort_key(left.type, self._records)
+        if _HOLDS[op](key(self.value(left, known)), key(self.value(right, known))):
+            yield known
+
+    def _reduce(self, literal: p.Reduce, known: Assignment) -> Iterator[Assignment]:
+        group = {name: known[name] for name in literal.group}
+        found: dict[Row, Any] = {}
+        types: dict[str, Any] = dict(_local_types(literal))
+        for solution, failure in self.solutions(literal.body, group):
+            if failure is not None:
+                raise failure
+            key = tuple(solution[name] for name in literal.local)
+            found[key] = None if literal.target is None else self.value(literal.target, solution)
+        if literal.op == "concat":
+            keys = [sort_key(types[name], self._records) for name in literal.local]
+            order = sorted(found, key=lambda row: [k(v) for k, v in zip(keys, row, strict=True)])
+        else:
+            order = list(found)
+        values = [found[key] for key in order]
+        value_type = None if literal.target is None else literal.target.type
+        value = reduce(literal.op, values, value_type, literal.result.type, self._records)
+        if value is not NOTHING:
+            yield from self._match(literal.result, value, known)
+
+    # --- terms ---
+
+    def value(self, term: p.Term, known: Assignment) -> Any:
+        """Return the value of a term whose variables are all known."""
+        match term:
+            case p.Var(name):
+                return known[name]
+            case p.Const(value):
+                return value
+            case p.MakeRecord(args):
+                return tuple(self.value(arg, known) for arg in args)
+            case p.Apply(op, args, type_):
+                values = [self.value(arg, known) for arg in args]
+                return functors.apply(op, values, [a.type for a in args], type_, self._records)
+            case p.Wildcard():
+                raise AssertionError("`_` has no value")
+
+
+_HOLDS: dict[p.Comparison, Callable[[Any, Any], bool]] = {
+    p.Comparison.NE: lambda a, b: a != b,
+    p.Comparison.LT: lambda a, b: a < b,
+    p.Comparison.LE: lambda a, b: a <= b,
+    p.Comparison.GT: lambda a, b: a > b,
+    p.Comparison.GE: lambda a, b: a >= b,
+}
+
+
+def _is_known(term: p.Term, known: Mapping[str, Any] | set[str]) -> bool:
+    match term:
+        case p.Var(name):
+            return name in known
+        case p.Const():
+            return True
+        case p.Wildcard():
+            return False
+        case p.MakeRecord(args) | p.Apply(_, args):
+            return all(_is_known(arg, known) for arg in args)
+
+
+def _uses_unknown(literal: p.Literal, known: Assignment) -> bool:
+    return any(known.get(name) is UNKNOWN for name in literal_variables(literal))
+
+
+def _order(first: list[p.Literal], rest: list[p.Literal], bound: set[str]) -> list[p.Literal]:
+    """Return the literals in an order in which each finds its variables bound."""
+    order: list[p.Literal] = []
+    bound = set(bound)
+    remaining = list(rest)
+    for literal in first:
+        order.append(literal)
+        bound |= newly_bound(literal, bound)
+    while remaining:
+        best = min(remaining, key=lambda literal: _rank(literal, bound))
+        remaining.remove(best)
+        order.append(best)
+        bound |= newly_bound(best, bound)
+    return order
+
+
+def _rank(literal: p.Literal, bound: set[str]) -> tuple[int, int]:
+    """Order: conditions that only check, then those that compute, then atoms, then aggregates."""
+    used = set(literal_variables(literal))
+    unbound = len(used - bound)
+    waiting = 9  # cannot be taken yet
+    match literal:
+        case p.Reduce(group=group):
+            return (4 if bound.issuperset(group) else waiting, 0)
+        case p.Atom(negated=False):
+            return (3, unbound)
+        case p.Generate(_, args):
+            return (2 if bound.issuperset(term_variables(args)) else waiting, 0)
+        case p.Compare(p.Comparison.EQ, left, right) if unbound:
+            ready = any(_is_known(side, bound) for side in (left, right))
+            able = used <= bound | newly_bound(literal, bound)
+            return (1 if ready and able else waiting, 0)
+        case _:
+            return (0 if unbound == 0 else waiting, 0)
+
+
+def _local_types(literal: p.Reduce) -> Iterator[tuple[str, Any]]:
+    """Yield the types of the variables in the aggregate's body."""
+
+    def walk(terms: Iterable[p.Term]) -> Iterator[tuple[str, Any]]:
+        for term in terms:
+            match term:
+                case p.Var(name, type_):
+                    yield name, type_
+                case p.MakeRecord(args) | p.Apply(_, args):
+                    yield from walk(args)
+
+    for part in literal.body:
+        match part:
+            case p.Atom(args=args) | p.Test(args=args):
+                yield from walk(args)
+            case p.Compare(_, left, right):
+                yield from walk((left, right))
+            case p.Generate(target, args):
+                yield from walk((target, *args))
+            case p.Reduce(result):
+                yield from walk((result,))

@@ -1,0 +1,1 @@
+"""Random programs and data that the tests share."""
