@@ -1,0 +1,160 @@
+"""`tidelog`: the commands, their options and exit codes.
+
+Exit codes: 0 fine; 1 the program or the data is wrong; 2 wrong usage; 130 interrupted. Messages go
+to standard error. Commands import what they need when they run, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidelog.errors import TidelogError, UsageError
+
+app = typer.Typer(
+    name="tidelog",
+    help="Keep views fresh: Datalog views, maintained while their data changes.",
+    epilog="A first program: examples/reach. The tutorial: docs/tutorial.md.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class EngineName(StrEnum):
+    """The engines that `run` can use."""
+
+    REFERENCE = "reference"
+
+
+ProgramFile = Annotated[
+    Path, typer.Argument(metavar="PROGRAM", help="A program: Datalog in Soufflé's dialect.")
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from tidelog import __version__
+
+        typer.echo(f"tidelog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options of all commands."""
+
+
+@app.command()
+def run(
+    program: ProgramFile,
+    facts: Annotated[
+        Path, typer.Option("-F", "--facts", help="The folder of the .facts files.")
+    ] = Path(),
+    output: Annotated[
+        str,
+        typer.Option("-D", "--output", help="The folder for results; - prints them instead."),
+    ] = ".",
+    epochs: Annotated[
+        Path | None,
+        typer.Option(
+            "--epochs",
+            help="A folder of epochs, applied in name order. An epoch is a folder of"
+            " <relation>.changes files: tab-separated rows behind + or -.",
+        ),
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="The engine to run on.")
+    ] = EngineName.REFERENCE,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Print sizes and times to standard error.")
+    ] = False,
+) -> None:
+    r"""Evaluate a program on facts, then apply epochs of changes.
+
+    Every relation with an .output directive is written to <relation>.csv, sorted. With --epochs
+    the net changes of each epoch go to changes/<epoch>/<relation>.changes. Nothing is written
+    unless everything went well.
+
+    \b
+    tidelog run reach.dl -F facts/ -D out/
+    tidelog run reach.dl -F facts/ -D out/ --epochs epochs/ --stats
+    """
+    from tidelog.cli.run import run_program
+
+    run_program(program, facts, output, epochs, stats)
+
+
+@app.command()
+def check(program: ProgramFile) -> None:
+    """Parse and analyse a program, and print every mistake with its place and likely fix."""
+    from tidelog.cli.source import check_program
+
+    check_program(program)
+
+
+@app.command()
+def fmt(
+    programs: Annotated[
+        list[Path], typer.Argument(metavar="PROGRAM...", help="Programs to format.")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 if something would change.")
+    ] = False,
+    stdout: Annotated[
+        bool, typer.Option("--stdout", help="Print the formatted text instead of writing it back.")
+    ] = False,
+) -> None:
+    """Print programs in one style, in place. Comments stay, the meaning does too."""
+    from tidelog.cli.source import format_programs
+
+    format_programs(programs, check_only=check, to_stdout=stdout)
+
+
+@app.command()
+def explain(
+    program: ProgramFile,
+    view: Annotated[
+        str | None, typer.Argument(metavar="[VIEW]", help="Only this view and what it needs.")
+    ] = None,
+) -> None:
+    """Show the strata of a program, in the order in which they are computed, and why."""
+    from tidelog.cli.source import explain_program
+
+    explain_program(program, view)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app()
+    except UsageError as error:
+        _fail(error, 2)
+    except TidelogError as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        print("interrupted: nothing was written", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output has gone (`tidelog .. | head`): that is its right.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def _fail(error: TidelogError, code: int) -> None:
+    text = str(error)
+    print(
+        text if " error: " in text.split("\n", maxsplit=1)[0] else f"error: {text}", file=sys.stderr
+    )
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""Transactions in, changes out: the database that programs hold on to."""

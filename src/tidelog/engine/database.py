@@ -1,0 +1,126 @@
+"""A program and its data, in this process.
+
+db = tidelog.Database(program_text)
+with db.transaction() as tx:
+    tx.insert("edge", [("a", "b")])
+tx.changes["reach"].inserted
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from tidelog.engine.explain import explain
+from tidelog.engine.oracle import ReferenceEngine
+from tidelog.engine.protocol import Engine, NetChange
+from tidelog.engine.transaction import Transaction
+from tidelog.engine.view import View
+from tidelog.errors import UsageError, did_you_mean
+from tidelog.io.tabular import rows_from
+from tidelog.logic.program import Program, Relation
+from tidelog.values.types import Row
+
+
+class Database:
+    """Keeps the views of a program fresh while its facts change.
+
+    `program` is the text of a program, a Path to one, or a checked `Program`. `facts` gives rows to
+    start with, by relation. Starting with them is not the same as inserting them: the rules are
+    never evaluated on nothing, where an average would divide by 0.
+    """
+
+    def __init__(
+        self, program: str | Path | Program, *, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        self._program = _program(program)
+        given = {
+            name: rows_from(rows, self.relation(name), self._program.records)
+            for name, rows in (facts or {}).items()
+        }
+        self._engine: Engine = ReferenceEngine(self._program, given)
+        self._epoch = 0
+        self._current: Transaction | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def program(self) -> Program:
+        """The checked program."""
+        return self._program
+
+    @property
+    def epoch(self) -> int:
+        """The number of committed transactions."""
+        return self._epoch
+
+    def transaction(self) -> Transaction:
+        """Return a transaction, to be used in a `with` statement. One can be open at a time."""
+        return Transaction(self)
+
+    def view(self, name: str) -> View:
+        """Return a relation to read from: the committed rows, given and derived."""
+        relation = self.relation(name)
+        return View(relation, self._program.records, lambda: self._engine.rows(name))
+
+    def relation(self, name: str) -> Relation:
+        """Return the declaration of a relation; raise UsageError if there is none."""
+        try:
+            return self._program.relations[name]
+        except KeyError:
+            hint = did_you_mean(name, self._program.relations)
+            raise UsageError(
+                f"relation `{name}` is not declared" + (f"; {hint}" if hint else "")
+            ) from None
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine underneath."""
+        return self._engine.name
+
+    def given_count(self, relation: str) -> int:
+        """Return how many rows of a relation transactions have inserted."""
+        self.relation(relation)
+        return len(self._engine.given(relation))
+
+    def explain(self, view: str | None = None) -> str:
+        """Return how the views, or one of them, are computed."""
+        if view is not None:
+            self.relation(view)
+        return explain(self._program, self._engine.name, view)
+
+    def __repr__(self) -> str:
+        relations = len(self._program.relations)
+        return f"<Database {self._program.name}: {relations} relations, epoch {self._epoch}>"
+
+    # --- called by Transaction ---
+
+    def _begin(self, transaction: Transaction) -> None:
+        with self._lock:
+            if self._current is not None:
+                raise UsageError("another transaction is open; a database has one writer at a time")
+            self._current = transaction
+
+    def _end(self, transaction: Transaction) -> None:
+        with self._lock:
+            self._current = None
+
+    def _given(self, relation: str) -> Set[Row]:
+        return self._engine.given(relation)
+
+    def _commit(self, transaction: Transaction) -> Mapping[str, NetChange]:
+        effects = self._engine.apply(dict(transaction.net()))
+        self._epoch += 1
+        return effects
+
+
+def _program(program: str | Path | Program) -> Program:
+    match program:
+        case Program():
+            return program
+        case Path():
+            return Program.load(program)
+        case str():
+            return Program.parse(program)
+    raise UsageError(f"a program is text, a Path or a Program, not {type(program).__name__}")

@@ -1,0 +1,137 @@
+"""One epoch in the making."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tidelog.engine.protocol import NetChange
+from tidelog.engine.view import Change, Rows
+from tidelog.errors import UsageError
+from tidelog.io.tabular import rows_from
+from tidelog.logic.program import Program
+from tidelog.values.types import Row
+
+if TYPE_CHECKING:
+    from tidelog.engine.database import Database
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """Rows of a transaction that changed nothing: inserted but present, deleted but not given."""
+
+    inserted: frozenset[Row] = frozenset()
+    deleted: frozenset[Row] = frozenset()
+
+
+class Transaction:
+    """Collects inserts and deletes; leaving its `with` block commits them as one epoch.
+
+    The order of calls does not matter: a row that is both inserted and deleted stays as it was. An
+    exception inside the block, or from the commit, leaves the database unchanged.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._inserted: dict[str, set[Row]] = {}
+        self._deleted: dict[str, set[Row]] = {}
+        self._open = self._used = False
+        self._changes: Mapping[str, Change] | None = None
+        self._ignored: dict[str, Ignored] = {}
+
+    # --- collecting ---
+
+    def insert(self, relation: str, rows: Any) -> None:
+        """Add rows to the given rows of a relation: tuples, Arrow, pandas or polars."""
+        self._collect(self._inserted, relation, rows)
+
+    def delete(self, relation: str, rows: Any) -> None:
+        """Take rows out of the given rows of a relation. Derived rows go with their reasons."""
+        self._collect(self._deleted, relation, rows)
+
+    def _collect(self, into: dict[str, set[Row]], relation: str, rows: Any) -> None:
+        self._check_open()
+        declared = self._database.relation(relation)
+        into.setdefault(relation, set()).update(
+            rows_from(rows, declared, self._database.program.records)
+        )
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise UsageError("this transaction is not open: use it in a `with` statement, once")
+
+    # --- the block ---
+
+    def __enter__(self) -> Transaction:
+        if self._used:
+            raise UsageError("a transaction is used once: ask the database for another one")
+        self._database._begin(self)
+        self._open = self._used = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._open = False
+        try:
+            if kind is None:
+                self._changes = _Changes(self._database.program, self._database._commit(self))
+        finally:
+            self._database._end(self)
+
+    def net(self) -> Iterator[tuple[str, NetChange]]:
+        """Yield the net change of each relation, and remember what it leaves out."""
+        for name in {**self._inserted, **self._deleted}:
+            inserted = self._inserted.get(name, set())
+            deleted = self._deleted.get(name, set())
+            given = self._database._given(name)
+            adds, removes = inserted - deleted, deleted - inserted
+            ignored = Ignored(frozenset(adds & given), frozenset(removes - given))
+            if ignored.inserted or ignored.deleted:
+                self._ignored[name] = ignored
+            yield name, NetChange(frozenset(adds - given), frozenset(removes & given))
+
+    # --- afterwards ---
+
+    @property
+    def changes(self) -> Mapping[str, Change]:
+        """What the commit changed, by relation; those that did not change have empty entries."""
+        if self._changes is None:
+            raise UsageError("the changes are known after the transaction has committed")
+        return self._changes
+
+    @property
+    def ignored(self) -> Mapping[str, Ignored]:
+        """The rows that changed nothing, by relation."""
+        return self._ignored
+
+
+class _Changes(Mapping[str, Change]):
+    """The changes of an epoch; every declared relation has an entry."""
+
+    def __init__(self, program: Program, effects: Mapping[str, NetChange]) -> None:
+        self._program = program
+        self._effects = effects
+
+    def __getitem__(self, name: str) -> Change:
+        relation = self._program.relations[name]
+        net = self._effects.get(name, NetChange())
+        records = self._program.records
+        return Change(
+            Rows(relation, records, lambda: net.inserted),
+            Rows(relation, records, lambda: net.deleted),
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._program.relations)
+
+    def __len__(self) -> int:
+        return len(self._program.relations)
+
+    def __repr__(self) -> str:
+        return repr({name: self[name] for name, net in self._effects.items() if net})
