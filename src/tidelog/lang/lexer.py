@@ -138,16 +138,23 @@ def _is_aggregate(tokens: list[Token], i: int, in_directive: bool) -> bool:
 
 
 def _colon_follows(tokens: list[Token], start: int) -> bool:
-    """Return whether the expression that starts at `start` ends in `: {` or `: name(`."""
+    """Return whether the expression that starts at `start` ends in `: {` or `: name(`.
+
+    Parentheses with a comma in them hold the arguments of a functor or of an atom.
+    """
     depth = 0
+    first_closed = tokens[start].type != "LPAR"
     for i in range(start, len(tokens)):
         kind = tokens[i].type
         if kind in OPENING:
             depth += 1
         elif kind in CLOSING:
             depth -= 1
+            first_closed = first_closed or depth == 0
             if depth < 0:
                 return False
+        elif kind == "COMMA" and depth == 1 and not first_closed:
+            return False
         elif depth == 0:
             if kind == "COLON":
                 return True

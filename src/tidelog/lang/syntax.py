@@ -6,6 +6,7 @@ Nodes are immutable and compare by content; positions do not take part in compar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -338,3 +339,20 @@ class Module:
     """Names whose declarations could not be read: rules that use them are not reported as well."""
     hides_names: bool = field(default=False, compare=False, repr=False)
     """Whether some names may be declared in what was refused: a component or an included file."""
+
+
+def variables(term: Term) -> Iterator[str]:
+    """Yield the names of the variables in a term, in order, without those in an aggregate."""
+    return (node.name for node in variable_nodes(term))
+
+
+def variable_nodes(term: Term) -> Iterator[Variable]:
+    """Yield the variables in a term, in order, without those in an aggregate."""
+    match term:
+        case Variable():
+            yield term
+        case RecordTerm(args) | Call(_, args) | Lookup(_, args):
+            for arg in args:
+                yield from variable_nodes(arg)
+        case Cast(inner):
+            yield from variable_nodes(inner)

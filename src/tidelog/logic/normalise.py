@@ -22,6 +22,7 @@ from typing import TypeAlias
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.printer import format_rule
+from tidelog.lang.syntax import variables
 from tidelog.source import Span
 
 MAX_ALTERNATIVES = 4096
@@ -67,11 +68,12 @@ class RangeLiteral:
 
 @dataclass(frozen=True)
 class AggregateLiteral:
-    """`result = op target : { body }`."""
+    """`result = op target : { body }`; `target_names` are the variables that the user put in it."""
 
     result: s.Term
     op: str
     target: s.Term | None
+    target_names: tuple[str, ...]
     body: tuple[PlainLiteral, ...]
     span: Span = field(compare=False)
 
@@ -279,7 +281,10 @@ class _Flattener:
             target = self._term(aggregate.target, inner)
         self._depth -= 1
         self._in_head = in_head
-        out.append(AggregateLiteral(result, aggregate.op, target, tuple(inner), aggregate.span))
+        names = () if aggregate.target is None else tuple(variables(aggregate.target))
+        out.append(
+            AggregateLiteral(result, aggregate.op, target, names, tuple(inner), aggregate.span)
+        )
 
     def _name_anonymous(self, term: s.Term) -> s.Term:
         match term:

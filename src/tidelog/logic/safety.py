@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from tidelog.errors import did_you_mean
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
+from tidelog.lang.syntax import variable_nodes, variables
 from tidelog.logic import program as p
 from tidelog.logic.normalise import AggregateLiteral, AtomLiteral, Clause, PlainLiteral
-from tidelog.logic.scopes import literal_terms, variable_nodes, variables
+from tidelog.logic.scopes import literal_terms
 from tidelog.source import Span
 from tidelog.values.types import Kind
 

@@ -2,7 +2,8 @@
 
 A variable of an aggregate's body that also occurs outside the aggregate is the outer one: the
 aggregate is taken per value of it (grouping by outer variables). All others are its own, even when
-a second aggregate of the same rule uses the same name.
+a second aggregate of the same rule uses the same name. So are those in the term that is aggregated:
+in `p(x, z), s = sum z : { p(x, z) }` the two z have nothing to do with each other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tidelog.lang import syntax as s
+from tidelog.lang.syntax import variables
 from tidelog.logic.cells import Cell
 from tidelog.logic.normalise import (
     AggregateLiteral,
@@ -25,10 +27,12 @@ from tidelog.logic.normalise import (
 class Scope:
     """The variables of a rule or of one aggregate body, and their types."""
 
-    def __init__(self, names: Iterable[str], parent: Scope | None = None) -> None:
+    def __init__(
+        self, names: Iterable[str], parent: Scope | None = None, always_own: Iterable[str] = ()
+    ) -> None:
         names = list(dict.fromkeys(names))
         self._parent = parent
-        outer = set() if parent is None else parent.visible()
+        outer = set() if parent is None else parent.visible() - set(always_own)
         self.own = tuple(name for name in names if name not in outer)
         self.shared = tuple(name for name in names if name in outer)
         self.cells: dict[str, Cell] = {}
@@ -63,7 +67,7 @@ def scope_of_body(aggregate: AggregateLiteral, parent: Scope) -> Scope:
         for name in _all_names(literal)
         if name in parent.visible()
     ]
-    return Scope([*names, *shared_deeper], parent)
+    return Scope([*names, *shared_deeper], parent, aggregate.target_names)
 
 
 def _names(literal: PlainLiteral) -> Iterator[str]:
@@ -94,20 +98,3 @@ def _all_names(aggregate: AggregateLiteral) -> Iterator[str]:
             yield from _all_names(literal)
     if aggregate.target is not None:
         yield from variables(aggregate.target)
-
-
-def variables(term: s.Term) -> Iterator[str]:
-    """Yield the names of the variables in a plain term, in order."""
-    return (node.name for node in variable_nodes(term))
-
-
-def variable_nodes(term: s.Term) -> Iterator[s.Variable]:
-    """Yield the variables in a plain term, in order."""
-    match term:
-        case s.Variable():
-            yield term
-        case s.RecordTerm(args) | s.Call(_, args):
-            for arg in args:
-                yield from variable_nodes(arg)
-        case s.Cast(inner):
-            yield from variable_nodes(inner)
