@@ -109,7 +109,20 @@ class Choice:
         return f"({'; '.join(', '.join(part) for part in self.alternatives)})"
 
 
-Conjunct: TypeAlias = str | Choice
+@dataclass(frozen=True)
+class NotBoth:
+    """A negated group: `!(atom, left op right)`, or with `;` for the comma when `either`."""
+
+    atom: str
+    comparison: tuple[str, str, str]
+    either: bool
+
+    def __str__(self) -> str:
+        joint = "; " if self.either else ", "
+        return f"!({self.atom}{joint}{' '.join(self.comparison)})"
+
+
+Conjunct: TypeAlias = str | Choice | NotBoth
 
 
 @dataclass(frozen=True)
@@ -458,12 +471,13 @@ class _Generator:
                 args.append(literal(self._value(type_)))
         return f"!{relation.name}({', '.join(args)})"
 
-    def _negated_group(self, bound: _Bound, level: int) -> str | None:
+    def _negated_group(self, bound: _Bound, level: int) -> NotBoth | None:
         condition = self._comparison(bound, level)
         if condition is None:
             return None
-        joint = self._random.choice((", ", "; "))
-        return f"!({self._negated(bound, level).removeprefix('!')}{joint}{condition})"
+        left, op, right = condition.split(" ")
+        atom = self._negated(bound, level).removeprefix("!")
+        return NotBoth(atom, (left, op, right), self._chance(0.5))
 
     def _comparison(self, bound: _Bound, level: int) -> str | None:
         types = [type_ for type_, names in bound.names.items() if names]

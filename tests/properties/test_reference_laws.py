@@ -3,6 +3,7 @@ rows, not of how they are written or ordered."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from random import Random
@@ -13,6 +14,7 @@ from tests.generators.programs import (
     SMALL,
     Choice,
     Conjunct,
+    NotBoth,
     RandomCase,
     RuleText,
     Shape,
@@ -74,6 +76,45 @@ def _reordered(random: Random, rule: RuleText) -> RuleText:
 
     body = tuple(inside(conjunct) for conjunct in _shuffled(random, rule.body))
     return RuleText(tuple(_shuffled(random, rule.heads)), body)
+
+
+# The peers read the normal form. What becomes of disjunction, negated groups and several heads on
+# the way there is checked here: against the same program written without them.
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(60, 10, offset=35_000), ids=str)
+def test_disjunction_and_several_heads_are_several_rules(seeds: range) -> None:
+    def check(case: RandomCase) -> str | None:
+        plain = replace(case, rules=tuple(r for rule in case.rules for r in _plain_rules(rule)))
+        return difference(
+            evaluate(Program.parse(case.program), case.facts),
+            evaluate(Program.parse(plain.program), case.facts),
+            f"plain rules:\n{plain.program}",
+        )
+
+    dense = replace(MIXED, disjunction=0.6, negated_groups=0.6, several_heads=0.4)
+    check_cases(seeds, check, dense)
+
+
+def _plain_rules(rule: RuleText) -> list[RuleText]:
+    bodies = itertools.product(*map(_plain_conjunctions, rule.body))
+    joined = [tuple(part for parts in body for part in parts) for body in bodies]
+    return [RuleText((head,), body) for head in rule.heads for body in joined]
+
+
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def _plain_conjunctions(conjunct: Conjunct) -> tuple[tuple[str, ...], ...]:
+    """Return the alternatives of a conjunct, each without disjunction and negated groups."""
+    match conjunct:
+        case Choice(alternatives):
+            return alternatives
+        case NotBoth(atom, (left, op, right), either):
+            negated = f"!{atom}", f"{left} {_OPPOSITE[op]} {right}"
+            return (negated,) if either else ((negated[0],), (negated[1],))
+        case text:
+            return ((text,),)
 
 
 @pytest.mark.parametrize("seeds", seed_blocks(40, 10, offset=32_000), ids=str)
