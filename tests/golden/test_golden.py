@@ -9,11 +9,13 @@ from tests.golden.cases import GOLDEN, case_files, read_case, read_output
 from tidelog.cli.main import main
 
 
+@pytest.mark.parametrize("engine", ["reference", "kernel"])
 @pytest.mark.parametrize(
     "path", case_files(), ids=lambda path: path.relative_to(GOLDEN).with_suffix("").as_posix()
 )
 def test_case(
     path: Path,
+    engine: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -21,7 +23,7 @@ def test_case(
     case = read_case(path)
     case.lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["tidelog", *case.arguments])
+    monkeypatch.setattr(sys, "argv", ["tidelog", *case.arguments, "--engine", engine])
 
     with pytest.raises(SystemExit) as ended:
         main()

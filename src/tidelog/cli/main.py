@@ -31,6 +31,7 @@ class EngineName(StrEnum):
     """The engines that `run` can use."""
 
     REFERENCE = "reference"
+    KERNEL = "kernel"
 
 
 ProgramFile = Annotated[
@@ -93,7 +94,7 @@ def run(
     """
     from tidelog.cli.run import run_program
 
-    run_program(program, facts, output, epochs, stats)
+    run_program(program, facts, output, epochs, stats, engine.value)
 
 
 @app.command()

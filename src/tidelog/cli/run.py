@@ -17,7 +17,14 @@ from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Directive, DirectiveKind, Program
 
 
-def run_program(path: Path, facts: Path, output: str, epochs: Path | None, stats: bool) -> None:
+def run_program(
+    path: Path,
+    facts: Path,
+    output: str,
+    epochs: Path | None,
+    stats: bool,
+    engine: str = "reference",
+) -> None:
     """Evaluate, apply the epochs, and write everything at the end."""
     clock = _Clock()
     program = Program.load(path)
@@ -31,7 +38,7 @@ def run_program(path: Path, facts: Path, output: str, epochs: Path | None, stats
         rows = read_facts(file, relation, program.records, directive.parameters)
         given.setdefault(directive.relation, CheckedRows()).extend(rows)
     clock.lap("read the facts")
-    database = Database(program, facts=given)
+    database = Database(program, facts=given, engine=engine)
     clock.lap("evaluate")
     plan = OutputPlan(Path() if output == "-" else Path(output))
     for folder in epoch_folders:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog.engine.explain import explain
 from tidelog.engine.oracle import ReferenceEngine
-from tidelog.engine.protocol import Engine, NetChange
+from tidelog.engine.protocol import Effects, Engine
 from tidelog.engine.transaction import Transaction
 from tidelog.engine.view import View
 from tidelog.errors import UsageError, did_you_mean
@@ -29,18 +29,23 @@ class Database:
 
     `program` is the text of a program, a Path to one, or a checked `Program`. `facts` gives rows to
     start with, by relation. Starting with them is not the same as inserting them: the rules are
-    never evaluated on nothing, where an average would divide by 0.
+    never evaluated on nothing, where an average would divide by 0. `engine` is "reference", which
+    evaluates the program anew in every epoch, or "kernel", which follows the changes.
     """
 
     def __init__(
-        self, program: str | Path | Program, *, facts: Mapping[str, Any] | None = None
+        self,
+        program: str | Path | Program,
+        *,
+        facts: Mapping[str, Any] | None = None,
+        engine: str = "reference",
     ) -> None:
         self._program = _program(program)
         given = {
             name: rows_from(rows, self.relation(name), self._program.records)
             for name, rows in (facts or {}).items()
         }
-        self._engine: Engine = ReferenceEngine(self._program, given)
+        self._engine = _engine(engine, self._program, given)
         self._epoch = 0
         self._current: Transaction | None = None
         self._lock = threading.Lock()
@@ -82,7 +87,7 @@ class Database:
     def given_count(self, relation: str) -> int:
         """Return how many rows of a relation transactions have inserted."""
         self.relation(relation)
-        return len(self._engine.given(relation))
+        return self._engine.given_count(relation)
 
     def explain(self, view: str | None = None) -> str:
         """Return how the views, or one of them, are computed."""
@@ -106,13 +111,20 @@ class Database:
         with self._lock:
             self._current = None
 
-    def _given(self, relation: str) -> Set[Row]:
-        return self._engine.given(relation)
-
-    def _commit(self, transaction: Transaction) -> Mapping[str, NetChange]:
-        effects = self._engine.apply(dict(transaction.net()))
+    def _commit(self, inserted: Mapping[str, Set[Row]], deleted: Mapping[str, Set[Row]]) -> Effects:
+        effects = self._engine.apply(inserted, deleted)
         self._epoch += 1
         return effects
+
+
+def _engine(name: str, program: Program, given: Mapping[str, list[Row]]) -> Engine:
+    if name == "reference":
+        return ReferenceEngine(program, given)
+    if name == "kernel":
+        from tidelog.engine.kernel import KernelEngine
+
+        return KernelEngine(program, given)
+    raise UsageError(f"there is no engine `{name}`; there are reference and kernel")
 
 
 def _program(program: str | Path | Program) -> Program:

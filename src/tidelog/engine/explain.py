@@ -7,6 +7,11 @@ import networkx as nx
 from tidelog.logic.program import Program, Rule, Stratum
 from tidelog.logic.stratify import dependency_graph
 
+_ENGINES = {
+    "reference": "every epoch evaluates the program anew",
+    "kernel": "every epoch follows the changes",
+}
+
 
 def explain(program: Program, engine: str, view: str | None = None) -> str:
     """Return the strata of the program in order, or only those that `view` needs."""
@@ -14,7 +19,7 @@ def explain(program: Program, engine: str, view: str | None = None) -> str:
     if view is not None:
         graph = dependency_graph(program.relations, program.rules)
         wanted = nx.ancestors(graph, view) | {view}
-    lines = [f"engine: {engine} (every epoch evaluates the program anew)"]
+    lines = [f"engine: {engine} ({_ENGINES[engine]})"]
     given = [
         name
         for stratum in program.strata

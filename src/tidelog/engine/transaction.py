@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidelog.engine.protocol import NetChange
+from tidelog.engine.protocol import Ignored, NetChange
 from tidelog.engine.view import Change, Rows
 from tidelog.errors import UsageError
 from tidelog.io.tabular import rows_from
@@ -16,14 +15,6 @@ from tidelog.values.types import Row
 
 if TYPE_CHECKING:
     from tidelog.engine.database import Database
-
-
-@dataclass(frozen=True)
-class Ignored:
-    """Rows of a transaction that changed nothing: inserted but present, deleted but not given."""
-
-    inserted: frozenset[Row] = frozenset()
-    deleted: frozenset[Row] = frozenset()
 
 
 class Transaction:
@@ -39,7 +30,7 @@ class Transaction:
         self._deleted: dict[str, set[Row]] = {}
         self._open = self._used = False
         self._changes: Mapping[str, Change] | None = None
-        self._ignored: dict[str, Ignored] = {}
+        self._ignored: Mapping[str, Ignored] = {}
 
     # --- collecting ---
 
@@ -80,21 +71,22 @@ class Transaction:
         self._open = False
         try:
             if kind is None:
-                self._changes = _Changes(self._database.program, self._database._commit(self))
+                effects = self._database._commit(*self._requested())
+                self._changes = _Changes(self._database.program, effects.changes)
+                self._ignored = effects.ignored
         finally:
             self._database._end(self)
 
-    def net(self) -> Iterator[tuple[str, NetChange]]:
-        """Yield the net change of each relation, and remember what it leaves out."""
-        for name in {**self._inserted, **self._deleted}:
-            inserted = self._inserted.get(name, set())
-            deleted = self._deleted.get(name, set())
-            given = self._database._given(name)
-            adds, removes = inserted - deleted, deleted - inserted
-            ignored = Ignored(frozenset(adds & given), frozenset(removes - given))
-            if ignored.inserted or ignored.deleted:
-                self._ignored[name] = ignored
-            yield name, NetChange(frozenset(adds - given), frozenset(removes & given))
+    def _requested(self) -> tuple[dict[str, set[Row]], dict[str, set[Row]]]:
+        """Return what to insert and what to delete, without the rows that are in both."""
+        both = {
+            name: self._inserted[name] & self._deleted[name]
+            for name in self._inserted.keys() & self._deleted.keys()
+        }
+        return (
+            {name: rows - both.get(name, set()) for name, rows in self._inserted.items()},
+            {name: rows - both.get(name, set()) for name, rows in self._deleted.items()},
+        )
 
     # --- afterwards ---
 

@@ -1,0 +1,328 @@
+"""Sorted sets of rows as arrays of words: sort, deduplicate, compare, merge, find, repack.
+
+A set of n rows is an int64 array of shape (words, n), sorted by its words from the first to the
+last; most relations need one word a row. Kernels write into arrays that the caller made, and return
+how many rows they wrote. The one-word case has loops of its own, since nearly all work is there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, inline="always")
+def _compare(a, i, b, j):  # type: ignore[no-untyped-def]
+    """Return -1, 0 or 1 as row i of `a` is before, equal to or after row j of `b`."""
+    for w in range(a.shape[0]):
+        if a[w, i] < b[w, j]:
+            return -1
+        if a[w, i] > b[w, j]:
+            return 1
+    return 0
+
+
+@njit(cache=True)
+def _find(rows, low, high, keys, j):  # type: ignore[no-untyped-def]
+    """Return the first position in [low, high) of `rows` not before row j of `keys`: galloping."""
+    if low >= high or _compare(rows, low, keys, j) >= 0:
+        return low
+    before = low
+    step = 1
+    probe = low + 1
+    while probe < high and _compare(rows, probe, keys, j) < 0:
+        before = probe
+        step <<= 1
+        probe = before + step
+    probe = min(probe, high)
+    low = before + 1
+    while low < probe:
+        middle = (low + probe) >> 1
+        if _compare(rows, middle, keys, j) < 0:
+            low = middle + 1
+        else:
+            probe = middle
+    return low
+
+
+@njit(cache=True)
+def _find_word(words, low, high, target):  # type: ignore[no-untyped-def]
+    if low >= high or words[low] >= target:
+        return low
+    before = low
+    step = 1
+    probe = low + 1
+    while probe < high and words[probe] < target:
+        before = probe
+        step <<= 1
+        probe = before + step
+    probe = min(probe, high)
+    low = before + 1
+    while low < probe:
+        middle = (low + probe) >> 1
+        if words[middle] < target:
+            low = middle + 1
+        else:
+            probe = middle
+    return low
+
+
+@njit(cache=True)
+def settle_ties(rows, order):  # type: ignore[no-untyped-def]
+    """Finish `order`, which sorts the first word only: sort ties by the words behind it."""
+    n = order.shape[0]
+    start = 0
+    while start < n:
+        stop = start + 1
+        while stop < n and rows[0, order[stop]] == rows[0, order[start]]:
+            stop += 1
+        if stop - start > 1:
+            _sort_group(rows, order, start, stop)
+        start = stop
+
+
+@njit(cache=True)
+def _sort_group(rows, order, start, stop):  # type: ignore[no-untyped-def]
+    """Sort order[start:stop] by all words: heap sort, so that no input is slow."""
+    n = stop - start
+    for root in range(n // 2 - 1, -1, -1):
+        _sift(rows, order, start, root, n)
+    for last in range(n - 1, 0, -1):
+        order[start], order[start + last] = order[start + last], order[start]
+        _sift(rows, order, start, 0, last)
+
+
+@njit(cache=True)
+def _sift(rows, order, start, root, n):  # type: ignore[no-untyped-def]
+    while True:
+        child = 2 * root + 1
+        if child >= n:
+            return
+        if (
+            child + 1 < n
+            and _compare(rows, order[start + child], rows, order[start + child + 1]) < 0
+        ):
+            child += 1
+        if _compare(rows, order[start + root], rows, order[start + child]) >= 0:
+            return
+        order[start + root], order[start + child] = order[start + child], order[start + root]
+        root = child
+
+
+@njit(cache=True)
+def unique_sums(rows, n, weights, has_weights, counts):  # type: ignore[no-untyped-def]
+    """Keep one of equal rows each, in place; add up their weights (or 1 each) in `counts`."""
+    kept = 0
+    i = 0
+    one_word = rows.shape[0] == 1
+    while i < n:
+        j = i + 1
+        if one_word:
+            key = rows[0, i]
+            while j < n and rows[0, j] == key:
+                j += 1
+            rows[0, kept] = key
+        else:
+            while j < n and _compare(rows, i, rows, j) == 0:
+                j += 1
+            for w in range(rows.shape[0]):
+                rows[w, kept] = rows[w, i]
+        if has_weights:
+            total = np.int64(0)
+            for k in range(i, j):
+                total += weights[k]
+            counts[kept] = total
+        else:
+            counts[kept] = j - i
+        kept += 1
+        i = j
+    return kept
+
+
+@njit(cache=True)
+def remove_present(rows, counts, n, run, levels, has_levels, limit):  # type: ignore[no-untyped-def]
+    """Drop rows that `run` holds alive, in place, and their counts; return how many are left."""
+    kept = 0
+    at = 0
+    size = run.shape[1]
+    one_word = rows.shape[0] == 1
+    for i in range(n):
+        if one_word:
+            at = _find_word(run[0], at, size, rows[0, i])
+            present = at < size and run[0, at] == rows[0, i]
+        else:
+            at = _find(run, at, size, rows, i)
+            present = at < size and _compare(run, at, rows, i) == 0
+        if present and (not has_levels or levels[at] <= limit):
+            continue
+        if kept < i:
+            for w in range(rows.shape[0]):
+                rows[w, kept] = rows[w, i]
+            counts[kept] = counts[i]
+        kept += 1
+    return kept
+
+
+@njit(cache=True)
+def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):  # type: ignore[no-untyped-def]
+    """Write the union of two sets of rows, with the counts of rows in both added up."""
+    i = j = out = 0
+    words = a.shape[0]
+    one_word = words == 1
+    while i < n_a and j < n_b:
+        if one_word:
+            order = -1 if a[0, i] < b[0, j] else (1 if a[0, i] > b[0, j] else 0)
+        else:
+            order = _compare(a, i, b, j)
+        if order <= 0:
+            for w in range(words):
+                into[w, out] = a[w, i]
+            counts[out] = counts_a[i]
+            i += 1
+            if order == 0:
+                counts[out] += counts_b[j]
+                j += 1
+        else:
+            for w in range(words):
+                into[w, out] = b[w, j]
+            counts[out] = counts_b[j]
+            j += 1
+        out += 1
+    while i < n_a:
+        for w in range(words):
+            into[w, out] = a[w, i]
+        counts[out] = counts_a[i]
+        i += 1
+        out += 1
+    while j < n_b:
+        for w in range(words):
+            into[w, out] = b[w, j]
+        counts[out] = counts_b[j]
+        j += 1
+        out += 1
+    return out
+
+
+@njit(cache=True)
+def merge_runs(  # type: ignore[no-untyped-def]
+    a,
+    levels_a,
+    counts_a,
+    b,
+    levels_b,
+    counts_b,
+    into,
+    levels,
+    counts,
+    has_levels,
+    has_counts,
+    limit,
+):
+    """Merge two runs into a third, without the rows above `limit` (the dead); return its length."""
+    i = j = out = 0
+    n_a, n_b = a.shape[1], b.shape[1]
+    words = a.shape[0]
+    one_word = words == 1
+    while i < n_a or j < n_b:
+        if j >= n_b:
+            from_a = True
+        elif i >= n_a:
+            from_a = False
+        elif one_word:
+            from_a = a[0, i] <= b[0, j]
+        else:
+            from_a = _compare(a, i, b, j) <= 0
+        if from_a:
+            if not has_levels or levels_a[i] <= limit:
+                for w in range(words):
+                    into[w, out] = a[w, i]
+                if has_levels:
+                    levels[out] = levels_a[i]
+                if has_counts:
+                    counts[out] = counts_a[i]
+                out += 1
+            i += 1
+        else:
+            if not has_levels or levels_b[j] <= limit:
+                for w in range(words):
+                    into[w, out] = b[w, j]
+                if has_levels:
+                    levels[out] = levels_b[j]
+                if has_counts:
+                    counts[out] = counts_b[j]
+                out += 1
+            j += 1
+    return out
+
+
+@njit(cache=True)
+def locate(run, levels, has_levels, limit, rows, n, positions):  # type: ignore[no-untyped-def]
+    """Write the position in `run` of each of the sorted `rows`, or -1; dead rows are not found."""
+    at = 0
+    size = run.shape[1]
+    one_word = rows.shape[0] == 1
+    found = 0
+    for i in range(n):
+        if one_word:
+            at = _find_word(run[0], at, size, rows[0, i])
+            present = at < size and run[0, at] == rows[0, i]
+        else:
+            at = _find(run, at, size, rows, i)
+            present = at < size and _compare(run, at, rows, i) == 0
+        if present and (not has_levels or levels[at] <= limit):
+            positions[i] = at
+            found += 1
+        else:
+            positions[i] = -1
+    return found
+
+
+@njit(cache=True)
+def repack(rows, n, fields, into_fields, into):  # type: ignore[no-untyped-def]
+    """Write the rows in another layout; a field is (word, shift, mask), one for each column."""
+    for w in range(into.shape[0]):
+        for i in range(n):
+            into[w, i] = 0
+    for c in range(fields.shape[0]):
+        source, shift, mask = rows[fields[c, 0]], fields[c, 1], fields[c, 2]
+        target, into_shift = into[into_fields[c, 0]], into_fields[c, 1]
+        for i in range(n):
+            target[i] += ((source[i] >> shift) & mask) << into_shift
+
+
+@njit(cache=True)
+def pack(columns, n, fields, into):  # type: ignore[no-untyped-def]
+    """Write columns of codes as rows of words."""
+    for w in range(into.shape[0]):
+        for i in range(n):
+            into[w, i] = 0
+    for c in range(fields.shape[0]):
+        source = columns[c]
+        target, shift = into[fields[c, 0]], fields[c, 1]
+        for i in range(n):
+            target[i] += source[i] << shift
+
+
+@njit(cache=True)
+def unpack(rows, n, fields, columns):  # type: ignore[no-untyped-def]
+    """Write rows of words as columns of codes."""
+    for c in range(fields.shape[0]):
+        source, shift, mask = rows[fields[c, 0]], fields[c, 1], fields[c, 2]
+        target = columns[c]
+        for i in range(n):
+            target[i] = (source[i] >> shift) & mask
+
+
+@njit(cache=True)
+def distinct_prefixes(rows, n, fields, into):  # type: ignore[no-untyped-def]
+    """Write how many distinct prefixes of 1, 2, .. columns the sorted rows have."""
+    width = fields.shape[0]
+    for c in range(width):
+        into[c] = 1 if n > 0 else 0
+    for i in range(1, n):
+        for c in range(width):
+            w, shift, mask = fields[c, 0], fields[c, 1], fields[c, 2]
+            if ((rows[w, i] >> shift) & mask) != ((rows[w, i - 1] >> shift) & mask):
+                for d in range(c, width):
+                    into[d] += 1
+                break

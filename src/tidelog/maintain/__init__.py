@@ -1,0 +1,1 @@
+"""How change flows: strategies that keep relations up to date."""

@@ -1,0 +1,246 @@
+"""Aggregates: the groups that a change touches are computed again.
+
+The result has one row for each group of the source. A change of the source names the groups that it
+touches; their rows are read through the order that starts with the group's columns, and aggregated.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.errors import EvaluationError
+from tidelog.kernel import join as k
+from tidelog.kernel.program import BATCH, JoinProgram, Output
+from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.joins import DomainOverflow
+from tidelog.plan.body import AtomUse
+from tidelog.plan.externals import UNORDERED
+from tidelog.plan.lower import Aggregation
+from tidelog.plan.steps import Plan, Scan, Seek, Step
+from tidelog.store.codec import float_ordinal, float_value
+from tidelog.store.domain import RAW_BITS, Domain
+from tidelog.store.layout import Layout
+from tidelog.store.relation import Delta, Version, without
+from tidelog.store.run import Run
+from tidelog.values.order import sort_key
+from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, UNSIGNED_MAX, Kind, Type
+
+Array = NDArray[np.int64]
+
+
+class GroupLookup:
+    """Reads the rows of a relation that belong to given groups."""
+
+    def __init__(self, catalog: Catalog, relation: str, group: tuple[int, ...]) -> None:
+        self._catalog = catalog
+        self._relation = catalog.relations[relation]
+        self._name = relation
+        self._group = group
+        self._compiled: dict[object, JoinProgram] = {}
+
+    def read(self, groups: Array, version: Version) -> tuple[Array, Array]:
+        """Return (number of the group, columns of ordinals) of all rows of the groups."""
+        program = self._program()
+        numbered = np.vstack([np.arange(groups.shape[1]), groups])
+        batch = Run(np.ascontiguousarray(numbered))
+        index = self._relation.index(program.plan.orders[1])
+        runs = index.all_runs() if version.with_tail else index.runs
+        arity = len(self._relation.domains)
+        if not program.read(0, [batch], 0) or not program.read(1, runs, version.limit):
+            return np.empty(0, np.int64), np.empty((arity, 0), np.int64)
+        out = self._catalog.buffer(program.out_height)
+        try:
+            chunks = [out[:, :n].copy() for n in program.run(out)]
+        finally:
+            self._catalog.give_back(out)
+        found = np.concatenate(chunks, axis=1)
+        biases = np.array([domain.bias for domain in self._relation.domains], np.int64)
+        return found[0], found[1 : 1 + arity] + biases[:, None]
+
+    def _program(self) -> JoinProgram:
+        key = tuple(domain.version for domain in self._relation.domains)
+        program = self._compiled.get(key)
+        if program is None:
+            program = self._compiled[key] = self._compile()
+        return program
+
+    def _compile(self) -> JoinProgram:
+        arity = len(self._relation.domains)
+        slots = tuple(f"c{i}" for i in range(arity))
+        batch = AtomUse(BATCH, ("%row", *(slots[c] for c in self._group)))
+        source = AtomUse(self._name, slots)
+        rest = tuple(c for c in range(arity) if c not in self._group)
+        steps: list[Step] = [Scan(0, tuple(range(len(batch.args))))]
+        if self._group:
+            steps.append(Seek(1, self._group))
+        if rest:
+            steps.append(Scan(1, rest))
+        orders = (tuple(range(len(batch.args))), (*self._group, *rest))
+        plan = Plan((batch, source), 0, tuple(steps), orders, 0.0)
+        raw = Domain()
+        raw.bits = RAW_BITS
+        layouts = [
+            Layout(orders[0], [raw] * len(batch.args)),
+            Layout(orders[1], self._relation.domains),
+        ]
+        domains = dict(zip(slots, self._relation.domains, strict=True))
+        places = tuple((slot, i, 0, -1) for i, slot in enumerate(("%row", *slots)))
+        return JoinProgram(plan, layouts, domains, {}, {}, Output(1 + arity, places), k.PLAIN)
+
+
+class Aggregate:
+    """Keeps the result of one aggregate."""
+
+    name = "aggregate"
+
+    def __init__(self, catalog: Catalog, aggregation: Aggregation) -> None:
+        self._catalog = catalog
+        self._aggregation = aggregation
+        self._source = catalog.relations[aggregation.source]
+        self._result = catalog.relations[aggregation.result]
+        self._rows_of = GroupLookup(catalog, aggregation.source, aggregation.group)
+        width = len(aggregation.group)
+        self._held = GroupLookup(catalog, aggregation.result, tuple(range(width)))
+
+    def bootstrap(self) -> None:
+        """Aggregate every group."""
+        codes = self._source.unpack(self._source.rows(Version.NEW))
+        groups = self._distinct_groups(codes)
+        rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        self._result.replace(rows, None, np.ones(rows.shape[1], np.int64))
+
+    def update(self) -> None:
+        """Aggregate the groups that the source's change touches again."""
+        delta = self._source.delta
+        if not delta:
+            return
+        changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
+        groups = self._distinct_groups(self._source.unpack(changed))
+        after = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        _, held = self._held.read(groups, Version.NEW)
+        before = self._catalog.pack(self._aggregation.result, held)
+        inserted, deleted = without(after, before), without(before, after)
+        relation = self._result
+        relation.set_marks(deleted, np.full(deleted.shape[1], k.DEAD_NOW, np.int32))
+        relation.add(inserted, None, np.ones(inserted.shape[1], np.int64))
+        relation.delta = Delta(inserted, deleted)
+
+    def _distinct_groups(self, codes: Array) -> Array:
+        group = codes[list(self._aggregation.group)]
+        if not len(group):
+            return np.empty((0, min(1, codes.shape[1])), np.int64)
+        return np.unique(group, axis=1)
+
+    def _compute(self, groups: Array) -> Array:
+        """Return the result rows of the groups, as ordinals; groups without rows have none."""
+        number, columns = self._rows_of.read(groups, Version.NEW)
+        if not len(number):
+            return np.empty((len(groups) + 1, 0), np.int64)
+        order = np.argsort(number, kind="stable")
+        number, columns = number[order], columns[:, order]
+        starts = np.flatnonzero(np.diff(number, prepend=-1))
+        stops = np.append(starts[1:], len(number))
+        aggregation = self._aggregation
+        values = []
+        for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+            part = columns[:, start:stop]
+            values.append(self._value(part, groups[:, number[start]]))
+        present = groups[:, number[starts]].copy()
+        for row, column in enumerate(aggregation.group):
+            present[row] += self._source.domains[column].bias
+        result = np.vstack([present, np.array(values, np.int64).reshape(1, -1)])
+        if result.shape[1]:
+            domain = self._result.domains[-1]
+            for extreme in (int(result[-1].min()), int(result[-1].max())):
+                if not domain.covers(extreme, extreme):
+                    raise DomainOverflow(domain, extreme)
+        return result
+
+    def _value(self, rows: Array, group: Array) -> int:
+        """Return the ordinal of the aggregate of some rows; there is at least one."""
+        aggregation = self._aggregation
+        op, codec = aggregation.op, self._catalog.codec
+        if aggregation.target is None:
+            return int(rows.shape[1])
+        target = rows[aggregation.target]
+        type_ = aggregation.target_type
+        assert type_ is not None
+        match op:
+            case "count":
+                return len(np.unique(target))
+            case "setof":
+                return codec.table(aggregation.result_type).number(frozenset(target.tolist()))
+            case "concat":
+                return self._concat(rows, target)
+            case "min" | "max":
+                return self._extreme(op, target, type_)
+            case "sum" if type_.kind in (Kind.NUMBER, Kind.UNSIGNED, Kind.DECIMAL):
+                return self._sum(target, type_, group)
+        exact = list(map(_rational, [type_] * len(target), target.tolist()))
+        if op == "mean":
+            return float_ordinal(_round(exact, len(exact)))
+        return float_ordinal(_round(exact, 1))
+
+    def _sum(self, target: Array, type_: Type, group: Array) -> int:
+        bias = 1 << 63 if type_.kind is Kind.UNSIGNED else 0
+        total = sum(target.tolist()) + bias * len(target)
+        low, high = {
+            Kind.NUMBER: (NUMBER_MIN, NUMBER_MAX),
+            Kind.UNSIGNED: (0, UNSIGNED_MAX),
+            Kind.DECIMAL: (1 - 10**type_.precision, 10**type_.precision - 1),
+        }[type_.kind]
+        if not low <= total <= high:
+            aggregation = self._aggregation
+            reason = f"the sum of {len(target)} values overflows `{type_}`"
+            raise EvaluationError(reason, aggregation.text, aggregation.span, {})
+        return int(total - bias)
+
+    def _extreme(self, op: str, target: Array, type_: Type) -> int:
+        if type_.kind not in UNORDERED:
+            return int(target.min() if op == "min" else target.max())
+        key = sort_key(type_, self._catalog.codec.records)
+        decode = self._catalog.codec.decoder(type_)
+        pick = min if op == "min" else max
+        return int(pick(target.tolist(), key=lambda ordinal: key(decode(ordinal))))
+
+    def _concat(self, rows: Array, target: Array) -> int:
+        codec = self._catalog.codec
+        types = self._catalog.types(self._aggregation.source)
+        keys: list[list[Any]] = []
+        for column in self._aggregation.order:
+            key, decode = sort_key(types[column], codec.records), codec.decoder(types[column])
+            keys.append([key(decode(v)) for v in rows[column].tolist()])
+        order = sorted(range(rows.shape[1]), key=lambda i: [column[i] for column in keys])
+        symbols = codec.symbols
+        return symbols.number("".join(symbols.items[target[i]] for i in order))
+
+
+def _rational(type_: Type, ordinal: int) -> Fraction | float:
+    match type_.kind:
+        case Kind.FLOAT:
+            value = float_value(ordinal)
+            return Fraction(value) if math.isfinite(value) else value
+        case Kind.UNSIGNED:
+            return Fraction(ordinal + (1 << 63))
+        case Kind.DECIMAL:
+            return Fraction(ordinal, 10**type_.scale)
+        case _:
+            return Fraction(ordinal)
+
+
+def _round(values: list[Fraction | float], divisor: int) -> float:
+    """Return the float nearest to sum(values) / divisor; infinities and NaN as IEEE 754 says."""
+    special = {None if math.isnan(v) else v for v in values if isinstance(v, float)}
+    if special:
+        only = special.pop()
+        return math.nan if special or only is None else only
+    exact = sum((v for v in values if isinstance(v, Fraction)), Fraction(0)) / divisor
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf

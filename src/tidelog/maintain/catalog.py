@@ -1,0 +1,215 @@
+"""The stored relations of a database, and the domains that their columns share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import rows as kernel
+from tidelog.kernel.program import CHUNK
+from tidelog.plan.body import Assign, Rule
+from tidelog.plan.lower import Lowered
+from tidelog.plan.order import Stats
+from tidelog.store.codec import Codec
+from tidelog.store.domain import Domain
+from tidelog.store.relation import StoredRelation
+from tidelog.store.run import Words, sort_words
+from tidelog.values.types import Row, Type
+
+_SAMPLE = 2048
+
+
+class Catalog:
+    """Everything that is stored."""
+
+    def __init__(self, lowered: Lowered, codec: Codec) -> None:
+        self.lowered = lowered
+        self.codec = codec
+        self._domains = _shared_domains(lowered)
+        derived = {layer.relations[0] for layer in lowered.layers if layer.aggregation}
+        derived |= {rule.head.relation for layer in lowered.layers for rule in layer.rules}
+        self.relations: dict[str, StoredRelation] = {}
+        self.given: dict[str, StoredRelation] = {}
+        for name in lowered.relations:
+            domains = self._domains[name]
+            self.relations[name] = StoredRelation(name, domains, counted=name in derived)
+            # A relation that rules derive keeps its given rows apart; others are their given rows.
+            self.given[name] = (
+                StoredRelation(f"{name} (given)", domains)
+                if name in derived
+                else self.relations[name]
+            )
+        self.derived = frozenset(derived)
+        self._stats: dict[tuple[str, int], Stats] = {}
+        self._buffers: dict[int, list[NDArray[np.int64]]] = {}
+        self._fields: dict[Type, _RecordFields] = {}
+
+    # --- for joins ---
+
+    def buffer(self, height: int) -> NDArray[np.int64]:
+        """Return an array for the output of a join; `give_back` keeps it for the next one."""
+        free = self._buffers.setdefault(height, [])
+        return free.pop() if free else np.empty((height, CHUNK), np.int64)
+
+    def give_back(self, buffer: NDArray[np.int64]) -> None:
+        """Take back an array that `buffer` gave."""
+        self._buffers[buffer.shape[0]].append(buffer)
+
+    def record_address(self, type_: Type, field: int) -> int:
+        """Return the address of the ordinals of a field, by the number of the record."""
+        fields = self._fields.get(type_)
+        if fields is None:
+            fields = self._fields[type_] = _RecordFields(len(self.codec.records[type_.record]))
+        return fields.address(self.codec.table(type_).items, field)
+
+    def everything(self) -> Iterator[StoredRelation]:
+        """Yield every stored relation once."""
+        for name, relation in self.relations.items():
+            yield relation
+            if self.given[name] is not relation:
+                yield self.given[name]
+
+    # --- values ---
+
+    def types(self, name: str) -> tuple[Type, ...]:
+        """Return the types of the columns of a relation."""
+        return self.lowered.relations[name]
+
+    def domains(self, name: str) -> tuple[Domain, ...]:
+        """Return the domains of the columns of a relation; one without columns has one, of 0."""
+        return self._domains[name]
+
+    def encode(self, name: str, rows: Iterable[Row]) -> NDArray[np.int64]:
+        """Return rows of values as columns of ordinals."""
+        rows = list(rows)
+        types = self.types(name)
+        if not types:
+            return np.zeros((1, min(1, len(rows))), np.int64)
+        return self.codec.encode_rows(rows, types)
+
+    def decode(self, name: str, words: Words) -> list[Row]:
+        """Return stored rows as rows of values."""
+        types = self.types(name)
+        if not types:
+            return [()] * words.shape[1]
+        return self.codec.decode_rows(self.relations[name].ordinals(words), types)
+
+    def fit(self, name: str, ordinals: NDArray[np.int64]) -> bool:
+        """Widen the domains of a relation for new ordinals; return whether any has changed."""
+        changed = False
+        if ordinals.shape[1]:
+            for column, domain in zip(ordinals, self._domains[name], strict=True):
+                changed |= domain.widen(int(column.min()), int(column.max()))
+        return changed
+
+    def relayout(self) -> None:
+        """Rewrite the relations whose domains have widened. Between epochs only."""
+        for relation in self.everything():
+            if not relation.primary.layout.is_current(relation.domains):
+                relation.relayout()
+
+    def pack(self, name: str, ordinals: NDArray[np.int64]) -> Words:
+        """Return columns of ordinals as sorted, distinct rows. They fit the domains."""
+        relation = self.relations[name]
+        biases = np.array([domain.bias for domain in relation.domains], np.int64)
+        rows = sort_words(relation.pack(ordinals - biases[:, None]))
+        counts = np.empty(rows.shape[1], np.int64)
+        n = kernel.unique_sums(rows, rows.shape[1], counts, False, counts)
+        return np.ascontiguousarray(rows[:, :n])
+
+    # --- statistics ---
+
+    def stats(self, name: str) -> Stats:
+        """Return the size of a relation and the estimated distinct values of its columns."""
+        relation = self.relations[name]
+        size = sum(len(run) for run in relation.primary.all_runs())
+        key = (name, size.bit_length())
+        found = self._stats.get(key)
+        if found is None:
+            found = self._stats[key] = _estimate(relation, size)
+        return found
+
+
+class _RecordFields:
+    """The fields of the records of one type as columns that grow."""
+
+    def __init__(self, width: int) -> None:
+        self._columns = np.zeros((width, 64), np.int64)
+        # Joins that are under way hold addresses of the arrays they started with.
+        self._outgrown: list[NDArray[np.int64]] = []
+        self._filled = 0
+
+    def address(self, items: list[tuple[int, ...] | None], field: int) -> int:
+        """Return the address of a column, after taking over new records."""
+        if self._filled < len(items):
+            if len(items) > self._columns.shape[1]:
+                larger = np.zeros((len(self._columns), 2 * len(items)), np.int64)
+                larger[:, : self._filled] = self._columns[:, : self._filled]
+                self._outgrown.append(self._columns)
+                self._columns = larger
+            for i in range(self._filled, len(items)):
+                item = items[i]
+                if item is not None:
+                    self._columns[:, i] = item
+            self._filled = len(items)
+        return int(self._columns[field].__array_interface__["data"][0])
+
+
+def _estimate(relation: StoredRelation, size: int) -> Stats:
+    """Estimate distinct values from a sample of the largest run."""
+    runs = relation.primary.all_runs()
+    if not size:
+        return Stats(1.0, (1.0,) * len(relation.domains))
+    largest = max(runs, key=len)
+    step = max(1, len(largest) // _SAMPLE)
+    sample = relation.unpack(np.ascontiguousarray(largest.words[:, ::step][:, :_SAMPLE]))
+    distinct = []
+    for column in sample:
+        _, repeats = np.unique(column, return_counts=True)
+        once = int((repeats == 1).sum())
+        scale = (size / sample.shape[1]) ** 0.5
+        distinct.append(min(float(size), once * scale + (len(repeats) - once)))
+    return Stats(float(size), tuple(distinct))
+
+
+def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
+    """Return the domains of all columns: one for each class of columns that share variables."""
+    parent: dict[object, object] = {}
+
+    def find(item: object) -> object:
+        while parent.setdefault(item, item) != item:
+            item = parent[item]
+        return item
+
+    def union(a: object, b: object) -> None:
+        parent[find(a)] = find(b)
+
+    for layer in lowered.layers:
+        for rule in layer.rules:
+            for slot, other in _equal_slots(rule):
+                union((rule.id, slot), (rule.id, other))
+            for atom in chain((rule.head,), rule.atoms):
+                for column, name in enumerate(atom.args):
+                    if name is not None:
+                        union((rule.id, name), (atom.relation, column))
+        if layer.aggregation is not None:
+            aggregation = layer.aggregation
+            for i, column in enumerate(aggregation.group):
+                union((aggregation.result, i), (aggregation.source, column))
+    domains: dict[object, Domain] = {}
+    return {
+        name: tuple(
+            domains.setdefault(find((name, column)), Domain())
+            for column in range(max(1, len(types)))
+        )
+        for name, types in lowered.relations.items()
+    }
+
+
+def _equal_slots(rule: Rule) -> Iterator[tuple[str, str]]:
+    for condition in rule.conditions:
+        if isinstance(condition, Assign) and isinstance(condition.value, str):
+            yield condition.into, condition.value

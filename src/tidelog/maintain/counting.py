@@ -1,0 +1,100 @@
+"""Non-recursive relations: counting on delta joins (ALGORITHMS.md, 1).
+
+Each row's count is the number of body assignments, over all rules, that derive it, and one more if
+it is given. For a body A1..An the signed change is
+
+    sum over i of   A1' .. A(i-1)'  dAi  A(i+1) .. An          (primed: after the epoch)
+
+where a negated atom takes part with its sign flipped. A row comes when its count leaves 0 and goes
+when it reaches 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel.join import DEAD_NOW, PLAIN
+from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.gather import Tally
+from tidelog.maintain.joins import Reader, Reading
+from tidelog.maintain.rules import RuleJoins
+from tidelog.plan.body import AtomUse
+from tidelog.plan.lower import Layer
+from tidelog.store.relation import Delta, Version
+from tidelog.store.run import Run, Words
+
+
+class Counting:
+    """Keeps one relation that does not depend on itself."""
+
+    name = "counting"
+
+    def __init__(self, catalog: Catalog, layer: Layer) -> None:
+        self._catalog = catalog
+        (self._head,) = layer.relations
+        self._relation = catalog.relations[self._head]
+        self._given = catalog.given[self._head]
+        self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
+        self._reads = {atom.relation for rule in layer.rules for atom in rule.atoms}
+
+    def bootstrap(self) -> None:
+        """Compute the relation from the relations it reads."""
+        tally = Tally(self._relation.words)
+        reader = self._reader(None)
+        for joins in self._joins:
+            for instances in joins.run(None, PLAIN, reader, None, after=reader):
+                tally.add(instances.rows, 1)
+        given = self._given.rows(Version.NEW)
+        tally.merge(given, np.ones(given.shape[1], np.int64))
+        self._relation.replace(tally.rows, None, tally.sums)
+
+    def update(self) -> None:
+        """Bring the relation up to date with the deltas of the relations it reads."""
+        tally = Tally(self._relation.words)
+        for joins in self._joins:
+            for place, atom in enumerate(joins.rule.atoms):
+                delta = self._catalog.relations[atom.relation].delta
+                sign = -1 if atom.negated else 1
+                for rows, weight in ((delta.inserted, sign), (delta.deleted, -sign)):
+                    if rows.shape[1]:
+                        reader = self._reader(place)
+                        after = self._reader(None) if weight > 0 else None
+                        driver = [Run(rows)]
+                        for instances in joins.run(place, PLAIN, reader, driver, after=after):
+                            tally.add(instances.rows, weight)
+        given = self._given.delta
+        tally.merge(given.inserted, np.ones(given.inserted.shape[1], np.int64))
+        tally.merge(given.deleted, np.full(given.deleted.shape[1], -1, np.int64))
+        self._relation.delta = self._apply(tally.nonzero())
+
+    def _apply(self, change: Tally) -> Delta:
+        relation = self._relation
+        if not len(change):
+            return relation.no_delta()
+        found = relation.find(change.rows)
+        counts = relation.counts_at(found) + change.sums
+        assert (counts >= 0).all(), f"negative counts in {relation.name}"
+        present = found.present
+        new = ~present & (counts > 0)
+        gone = present & (counts == 0)
+        relation.set_counts(found, counts)
+        deleted = _columns(change.rows, gone)
+        relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+        inserted = _columns(change.rows, new)
+        relation.add(inserted, None, counts[new])
+        return Delta(inserted, deleted)
+
+    def _reader(self, driver: int | None) -> Reader:
+        """Atoms before the driver are read after the epoch, those behind it before the epoch."""
+
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+            version = Version.NEW if driver is None or place < driver else Version.OLD
+            index = self._catalog.relations[atom.relation].index(order)
+            return Reading(index.all_runs() if version.with_tail else index.runs, version.limit)
+
+        return read
+
+
+def _columns(rows: Words, which: NDArray[np.bool_]) -> Words:
+    return np.ascontiguousarray(rows[:, which])

@@ -1,0 +1,524 @@
+"""Running the joins of a rule: plans, stages, and who reads what.
+
+A rule is joined in many ways: from each of its atoms when that atom's relation has changed, from
+its head when derivations of known rows are wanted, or from nothing at first. Each way is planned
+and compiled once and kept. What Python must compute splits a join into *stages*: the first emits
+the values of its slots, Python adds its own, and the next stage starts from those rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import join as k
+from tidelog.kernel.program import BATCH, JoinProgram, Output, Overflowed
+from tidelog.maintain import functors
+from tidelog.maintain.catalog import Catalog
+from tidelog.plan.body import (
+    Apply,
+    Assign,
+    AtomUse,
+    Condition,
+    Count,
+    Filter,
+    Rule,
+    is_external,
+    outputs,
+)
+from tidelog.plan.order import Orderer, Stats, computed_slots
+from tidelog.store.domain import RAW_BITS, Domain
+from tidelog.store.layout import Layout
+from tidelog.store.run import Run, Words
+
+HEAD = -1  # the driver of joins that look for the derivations of known rows
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an atom reads: runs, and which of their rows (kernel/join.py)."""
+
+    runs: Sequence[Run]
+    limit: int
+    uses_level: bool = False
+    excludes_flagged: bool = False
+    ignores_marks: bool = False
+
+
+Reader = Callable[[int, AtomUse, tuple[int, ...]], Reading]
+"""From an atom's place in the rule, the atom and its order of columns to what it reads."""
+
+
+class DomainOverflow(Exception):
+    """A computed value needs a wider domain; the epoch is tried again with it."""
+
+    def __init__(self, domain: Domain, ordinal: int) -> None:
+        super().__init__(domain, ordinal)
+        self.domain, self.ordinal = domain, ordinal
+
+
+class FailedRule(Exception):
+    """Some computation of the rule failed on some rows; whether it matters is to be checked."""
+
+
+@dataclass
+class Instances:
+    """A chunk of what a join found: head rows (unsorted) and, with levels, when each fires."""
+
+    rows: Words
+    fires: NDArray[np.int64] | None
+
+
+@dataclass
+class _Stage:
+    """One join, and what Python computes on its rows afterwards."""
+
+    program: JoinProgram
+    places: tuple[int, ...]
+    """For each atom of the join its place in the rule, or -1 for the rows of the stage before."""
+    slots: tuple[str, ...]
+    """What it emits, if it is not the last stage."""
+    externals: tuple[Condition, ...]
+
+
+class RuleJoin:
+    """One way to join a rule: from one driver, in one mode."""
+
+    def __init__(
+        self, catalog: Catalog, rule: Rule, driver: int | None, mode: int, driver_rows: int
+    ) -> None:
+        self.rule = rule
+        self._catalog = catalog
+        self._mode = mode
+        self._driver_rows = max(1, driver_rows)
+        self.driver = driver
+        self._atoms = list(rule.atoms)
+        self._conditions = list(rule.conditions)
+        if driver == HEAD:
+            self._atoms.append(self._head_atom())
+        elif driver is not None and self._atoms[driver].negated:
+            # What came or went under a negation: rows to start from, like those of other atoms.
+            self._atoms[driver] = AtomUse(rule.atoms[driver].relation, rule.atoms[driver].args)
+        self._driver_place = len(self._atoms) - 1 if driver == HEAD else driver
+        self._domains = self._slot_domains()
+        self._batch_domain = Domain()
+        self._batch_domain.bits = RAW_BITS
+        self.stages = list(self._make_stages())
+        self.failed = False
+
+    # --- compiling ---
+
+    def _head_atom(self) -> AtomUse:
+        """Return the head as an atom to start from; a repeated slot becomes an equality."""
+        args: list[str | None] = []
+        for slot in self.rule.head.args:
+            if slot in args:
+                again = f"%again{len(args)}"
+                self._conditions.append(Assign(again, str(slot)))
+                args.append(again)
+            else:
+                args.append(slot)
+        return AtomUse(self.rule.head.relation, tuple(args))
+
+    def _slot_domains(self) -> dict[str, Domain]:
+        domains: dict[str, Domain] = {}
+        for atom in (self.rule.head, *self._atoms):
+            for slot, domain in zip(atom.args, self._catalog.domains(atom.relation), strict=True):
+                if slot is not None:
+                    domains[slot] = domain
+        return domains
+
+    def _make_stages(self) -> Iterator[_Stage]:
+        rule = self.rule
+        conditions = self._conditions
+        waiting = list(range(len(self._atoms)))
+        known: set[str] = set(rule.constants)
+        carried: tuple[str, ...] | None = None
+        while True:
+            later = _needing_externals(conditions, known)
+            if later:
+                now = [
+                    i
+                    for i in waiting
+                    if i == self._driver_place or not (self._atoms[i].slots & later)
+                ]
+                reachable = _reachable(self._atoms, now, conditions, known)
+                externals = _first_externals(conditions, reachable)
+                if not externals:  # they need what only the atoms put off can bind
+                    now = [i for i in waiting if not self._atoms[i].negated]
+                    reachable = _reachable(self._atoms, now, conditions, known)
+                    externals = _first_externals(conditions, reachable)
+                now = [
+                    i
+                    for i in now
+                    if not self._atoms[i].negated or self._atoms[i].slots <= reachable
+                ]
+            else:
+                now, externals, reachable = waiting, (), set()
+            plain = [
+                c for c in conditions if not is_external(c) and (not later or c.inputs <= reachable)
+            ]
+            done = set(plain)
+            conditions = [c for c in conditions if c not in done and c not in externals]
+            waiting = [i for i in waiting if i not in now]
+            bound = known | {s for i in now for s in self._atoms[i].slots}
+            bound |= {s for c in plain for s in outputs(c)} | set(carried or ())
+            if not later:
+                yield self._stage(now, plain, known, carried, None, ())
+                return
+            wanted = _wanted_later(self._atoms, waiting, conditions, externals, rule)
+            slots = tuple(sorted((wanted & bound) - set(rule.constants)))
+            yield self._stage(now, plain, known, carried, slots, externals)
+            carried = tuple(sorted({*slots, *(s for c in externals for s in outputs(c))}))
+
+    def _stage(
+        self,
+        places: list[int],
+        conditions: list[Condition],
+        known: set[str],
+        carried: tuple[str, ...] | None,
+        emitted: tuple[str, ...] | None,
+        externals: tuple[Condition, ...],
+    ) -> _Stage:
+        atoms = [self._atoms[i] for i in places]
+        numbers = list(places)
+        driver = numbers.index(self._driver_place) if self._driver_place in numbers else None
+        if carried is not None:
+            # The rows of the stage before, with their number in front: levels are kept by it.
+            atoms.insert(0, AtomUse(BATCH, ("%row", *carried)))
+            numbers.insert(0, -1)
+            driver = 0
+        plan = Orderer(
+            atoms,
+            conditions,
+            frozenset(known),
+            driver,
+            lambda i: self._stats(atoms[i], i == driver),
+        ).plan()
+        layouts = [
+            self._layout(atom, order) for atom, order in zip(plan.atoms, plan.orders, strict=True)
+        ]
+        domains = dict(self._domains)
+        if carried is not None:
+            for slot in carried:
+                domains.setdefault(slot, self._batch_domain)
+        rule = self.rule
+        if emitted is None:
+            layout = self._catalog.relations[rule.head.relation].primary.layout
+            words = layout.words
+            named: list[tuple[str, int, int, int]] = []
+            for column, name in enumerate(rule.head.args):
+                word, shift, mask = (int(v) for v in layout.by_column[column])
+                assert name is not None
+                named.append((name, word, shift, mask))
+            if carried is not None and self._mode != k.PLAIN:
+                named.append(("%row", words, 0, -1))
+                words += 1
+            places_out = tuple(named)
+        else:
+            extra = ("%row",) if carried is not None and self._mode != k.PLAIN else ()
+            places_out = tuple((slot, i, 0, -1) for i, slot in enumerate((*emitted, *extra)))
+            words = len(places_out)
+        staged = carried is not None or emitted is not None
+        mode = k.RAW if staged and self._mode != k.PLAIN else self._mode
+        program = JoinProgram(
+            plan, layouts, domains, rule.types, self._constant_codes(domains),
+            Output(max(1, words), places_out), mode,
+        )  # fmt: skip
+        return _Stage(program, tuple(numbers), emitted or (), externals)
+
+    def _constant_codes(self, domains: dict[str, Domain]) -> dict[str, int]:
+        codes = {}
+        for slot, constant in self.rule.constants.items():
+            ordinal = self._catalog.codec.encoder(constant.type)(constant.value)
+            domain = domains.get(slot)
+            codes[slot] = ordinal - (domain.bias if domain is not None else 0)
+        return codes
+
+    def _layout(self, atom: AtomUse, order: tuple[int, ...]) -> Layout:
+        if atom.relation == BATCH:
+            return Layout(order, [self._batch_domain] * len(atom.args))
+        return Layout(order, self._catalog.domains(atom.relation))
+
+    def _stats(self, atom: AtomUse, is_driver: bool) -> Stats:
+        if atom.relation == BATCH:
+            return Stats(1000.0, (1000.0,) * len(atom.args))
+        stats = self._catalog.stats(atom.relation)
+        if is_driver:
+            rows = float(self._driver_rows)
+            return Stats(rows, tuple(min(rows, d) for d in stats.distinct))
+        return stats
+
+    # --- running ---
+
+    def run(
+        self, reader: Reader, driver: Sequence[Run] | None, settle_level: int = 0
+    ) -> Iterator[Instances]:
+        """Run the join; `driver` are the rows to start from, in the primary order."""
+        self.failed = False
+        words = self._catalog.relations[self.rule.head.relation].words
+        if len(self.stages) == 1:
+            stage = self.stages[0]
+            if not self._read(stage, reader, driver, None):
+                return
+            for out, n in self._run_stage(stage, settle_level):
+                rows = np.ascontiguousarray(out[:words, :n])
+                yield Instances(rows, out[words, :n].copy() if self._mode != k.PLAIN else None)
+            return
+        yield from self._run_from(0, reader, driver, None, None, settle_level)
+
+    def _read(
+        self,
+        stage: _Stage,
+        reader: Reader,
+        driver: Sequence[Run] | None,
+        batch: Run | None,
+    ) -> bool:
+        program = stage.program
+        for i, place in enumerate(stage.places):
+            atom, order = program.plan.atoms[i], program.plan.orders[i]
+            if place == -1:
+                assert batch is not None
+                reading = Reading([batch], 0)
+            elif place == self._driver_place and driver is not None:
+                runs = [self._in_order(run, atom.relation, order) for run in driver]
+                levels = self._mode != k.PLAIN and self.driver != HEAD
+                reading = Reading(runs, k.DEAD, uses_level=levels)
+            else:
+                reading = reader(place, atom, order)
+            readable = program.read(
+                i,
+                reading.runs,
+                reading.limit,
+                reading.uses_level,
+                reading.excludes_flagged,
+                reading.ignores_marks,
+            )
+            if not readable and not atom.negated:
+                return False
+        return True
+
+    def _in_order(self, run: Run, relation: str, order: tuple[int, ...]) -> Run:
+        stored = self._catalog.relations[relation]
+        return stored.arranged(run, order)
+
+    def _run_stage(self, stage: _Stage, settle_level: int) -> Iterator[tuple[Words, int]]:
+        out = self._catalog.buffer(stage.program.out_height)
+        stage.program.refresh(self._catalog.record_address)
+        try:
+            for n in stage.program.run(out, settle_level):
+                if n:
+                    yield out, n
+        except Overflowed as error:
+            slot = next(
+                name for name, number in stage.program._slots.items()
+                if number == stage.program.emits[error.place, 0]
+            )  # fmt: skip
+            domain = self._domains[slot]
+            raise DomainOverflow(domain, error.code + domain.bias) from None
+        finally:
+            self._catalog.give_back(out)
+        self.failed = self.failed or stage.program.failed
+
+    def _run_from(
+        self,
+        number: int,
+        reader: Reader,
+        driver: Sequence[Run] | None,
+        batch: NDArray[np.int64] | None,
+        levels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+        settle_level: int,
+    ) -> Iterator[Instances]:
+        """Run the stages from `number` on; `levels` are the largest of the rows so far."""
+        stage = self.stages[number]
+        run = None if batch is None else Run(np.ascontiguousarray(batch))
+        if not self._read(stage, reader, driver, run):
+            return
+        last = number == len(self.stages) - 1
+        height = stage.program.out_height
+        for out, n in self._run_stage(stage, settle_level):
+            emitted = out[:height, :n].copy()
+            joined = levels
+            if self._mode != k.PLAIN:
+                rest, flagged = emitted[-2], emitted[-1]
+                emitted = emitted[:-2]
+                if levels is not None:
+                    row, emitted = emitted[-1], emitted[:-1]
+                    rest = np.maximum(rest, levels[0][row])
+                    flagged = np.maximum(flagged, levels[1][row])
+                joined = (rest, flagged)
+            if last:
+                yield from self._finish(np.ascontiguousarray(emitted), joined, settle_level)
+            else:
+                rows, joined = self._externals(stage, emitted, joined)
+                if rows.shape[1]:
+                    numbered = np.vstack([np.arange(rows.shape[1]), rows])
+                    yield from self._run_from(
+                        number + 1, reader, driver, numbered, joined, settle_level
+                    )
+
+    def _finish(
+        self,
+        rows: Words,
+        levels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+        settle_level: int,
+    ) -> Iterator[Instances]:
+        if levels is None:
+            yield Instances(rows, None)
+            return
+        rest, flagged = levels
+        if self._mode == k.SETTLE:
+            counts = rest < flagged
+            fires = 1 + np.maximum(rest, settle_level)
+            yield Instances(np.ascontiguousarray(rows[:, counts]), fires[counts])
+        else:
+            yield Instances(rows, 1 + np.maximum(rest, flagged))
+
+    def _externals(
+        self,
+        stage: _Stage,
+        emitted: NDArray[np.int64],
+        levels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+    ) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]] | None]:
+        """Compute what Python computes; return the rows of the next stage, slots in name order."""
+        n = emitted.shape[1]
+        codec = self._catalog.codec
+        # A stage that has nothing to emit still has a row, of nothing.
+        columns = emitted[: len(stage.slots)]
+        values: dict[str, NDArray[np.int64]] = dict(zip(stage.slots, columns, strict=True))
+        index = np.arange(n)
+
+        def ordinal(slot: str) -> NDArray[np.int64]:
+            constant = self.rule.constants.get(slot)
+            if constant is not None:
+                return np.full(len(index), codec.encoder(constant.type)(constant.value), np.int64)
+            domain = self._domains.get(slot)
+            return values[slot] + (domain.bias if domain is not None else 0)
+
+        def keep(mask: NDArray[np.bool_]) -> None:
+            nonlocal index
+            if not mask.all():
+                index = index[mask]
+                for slot in values:
+                    values[slot] = values[slot][mask]
+
+        for condition in stage.externals:
+            match condition:
+                case Assign(into, Apply(op, args, types, type_)):
+                    result, failed, _ = functors.apply(
+                        op, [ordinal(a) for a in args], types, type_, codec, rows=len(index)
+                    )
+                    domain = self._domains.get(into)
+                    code = result - (domain.bias if domain is not None else 0)
+                    if into in values:
+                        good = ~failed & (values[into] == code)
+                    else:
+                        values[into] = code
+                        good = ~failed
+                    self.failed = self.failed or bool(failed.any())
+                    keep(good)
+                case Filter(op, args, types, negated):
+                    holds, failed, _ = functors.test(op, [ordinal(a) for a in args], types, codec)
+                    self.failed = self.failed or bool(failed.any())
+                    keep((holds != negated) & ~failed)
+                case Count(into, start, stop, step, type_):
+                    row, result, failed, _ = functors.expand_range(
+                        ordinal(start), ordinal(stop), None if step is None else ordinal(step),
+                        type_, codec,
+                    )  # fmt: skip
+                    self.failed = self.failed or bool(np.any(failed))
+                    index = index[row]
+                    for slot in values:
+                        values[slot] = values[slot][row]
+                    domain = self._domains.get(into)
+                    values[into] = result - (domain.bias if domain is not None else 0)
+                case _:
+                    raise AssertionError(condition)
+        rows = np.array([values[slot] for slot in sorted(values)], np.int64).reshape(
+            len(values), len(index)
+        )
+        if levels is not None:
+            levels = (levels[0][index], levels[1][index])
+        return rows, levels
+
+
+def _needing_externals(conditions: Sequence[Condition], known: set[str]) -> set[str]:
+    """Return the slots whose values depend on what Python computes."""
+    later: set[str] = set()
+    if not any(is_external(c) for c in conditions):
+        return later
+    later = {"%python"}
+    moved = True
+    while moved:
+        moved = False
+        for condition in conditions:
+            depends = is_external(condition) or bool(condition.inputs & later)
+            if isinstance(condition, Assign) and isinstance(condition.value, str):
+                depends = condition.value in later
+            if depends and not later.issuperset(outputs(condition)):
+                later.update(outputs(condition))
+                moved = True
+    return later
+
+
+def _reachable(
+    atoms: Sequence[AtomUse],
+    places: Sequence[int],
+    conditions: Sequence[Condition],
+    known: set[str],
+) -> set[str]:
+    """Return the slots that the atoms and what can be computed from them bind."""
+    bound = set(known)
+    computed = computed_slots(conditions)
+    for i in places:
+        if not atoms[i].negated:
+            bound |= atoms[i].slots
+    moved = True
+    while moved:
+        moved = False
+        for condition in conditions:
+            if is_external(condition):
+                continue
+            if condition.inputs <= bound and not bound.issuperset(outputs(condition)):
+                bound.update(outputs(condition))
+                moved = True
+            if isinstance(condition, Assign) and isinstance(condition.value, str):
+                reverse = condition.into in bound and condition.value not in bound
+                if reverse and condition.value not in computed:
+                    bound.add(condition.value)
+                    moved = True
+    return bound
+
+
+def _first_externals(conditions: Sequence[Condition], bound: set[str]) -> tuple[Condition, ...]:
+    """Return the conditions that Python can compute from bound slots, and from each other."""
+    bound = set(bound)
+    taken: list[Condition] = []
+    moved = True
+    while moved:
+        moved = False
+        for condition in conditions:
+            if is_external(condition) and condition not in taken and condition.inputs <= bound:
+                taken.append(condition)
+                bound.update(outputs(condition))
+                moved = True
+    return tuple(taken)
+
+
+def _wanted_later(
+    atoms: Sequence[AtomUse],
+    waiting: Sequence[int],
+    conditions: Sequence[Condition],
+    externals: Sequence[Condition],
+    rule: Rule,
+) -> set[str]:
+    wanted = set(rule.head.slots)
+    for i in waiting:
+        wanted |= atoms[i].slots
+    for condition in (*conditions, *externals):
+        wanted |= condition.inputs
+        wanted.update(outputs(condition))
+    return wanted

@@ -1,0 +1,61 @@
+"""The joins of one rule, each planned and compiled when it is first needed, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.failures import check_failures
+from tidelog.maintain.joins import Instances, Reader, RuleJoin
+from tidelog.plan.body import Rule
+from tidelog.store.run import Run
+
+
+class RuleJoins:
+    """All ways to join a rule."""
+
+    def __init__(self, catalog: Catalog, rule: Rule) -> None:
+        self.rule = rule
+        self._catalog = catalog
+        self._joins: dict[object, RuleJoin] = {}
+
+    def run(
+        self,
+        driver: int | None,
+        mode: int,
+        reader: Reader,
+        rows: Sequence[Run] | None,
+        settle_level: int = 0,
+        after: Reader | None = None,
+    ) -> Iterator[Instances]:
+        """Join the rule from the rows of one of its atoms (or of its head, or from nothing).
+
+        Deltas read a mixture of versions, in which a computation can fail that is excused in both.
+        So failures are judged by what `after` reads, the version after the epoch; without it they
+        are not judged: what only leaves cannot bring a new one.
+        """
+        size = 0 if rows is None else sum(len(run) for run in rows)
+        join = self._join(driver, mode, size)
+        yield from join.run(reader, rows, settle_level)
+        if join.failed and after is not None:
+            check_failures(self._catalog, self.rule, driver, after, rows)
+
+    def _join(self, driver: int | None, mode: int, size: int) -> RuleJoin:
+        """Return the join for about so many rows: plans depend on sizes, in steps of 16."""
+        sizes = tuple(
+            _step(self._catalog.relations[atom.relation].stored) for atom in self.rule.atoms
+        )
+        versions = tuple(
+            domain.version
+            for atom in (self.rule.head, *self.rule.atoms)
+            for domain in self._catalog.domains(atom.relation)
+        )
+        key = (driver, mode, _step(size), sizes, versions)
+        join = self._joins.get(key)
+        if join is None:
+            join = self._joins[key] = RuleJoin(self._catalog, self.rule, driver, mode, size)
+        return join
+
+
+def _step(size: int) -> int:
+    return size.bit_length() // 4

@@ -1,0 +1,1 @@
+"""How a rule is computed: lowered to plain literals, then ordered by estimated cost."""

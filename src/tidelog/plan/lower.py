@@ -1,0 +1,612 @@
+"""A checked program becomes rules over slots, and relations that its rules only imply.
+
+- Functors leave the head; patterns become `Unpack`; constants get slots.
+- A negated atom that leaves columns open, `!edge(x, _)`, asks for the absence of a projection: the
+  projection becomes a relation of its own.
+- An aggregate becomes three relations. With `g` the variables it shares with its rule:
+
+      p(x, n) :- q(x), n = count : { r(x, y), y > 2 }.
+
+      source(x, y)    :- r(x, y), y > 2.              the assignments of the body
+      result(x, n)    :  count over source, by x      kept by maintain/aggregate.py
+      wanted(x)       :- q(x).                        the groups that the rule asks for
+      value(x, n)     :- result(x, n).
+      value(x, 0)     :- wanted(x), !source(x, _).    only if the aggregate has a neutral element
+      p(x, n)         :- q(x), value(x, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+import networkx as nx
+
+from tidelog.errors import UsageError
+from tidelog.logic import program as p
+from tidelog.logic.functors import FALLIBLE
+from tidelog.logic.safety import newly_bound, pattern_variables, term_variables
+from tidelog.plan.body import (
+    Apply,
+    Assign,
+    AtomUse,
+    Check,
+    Condition,
+    Constant,
+    Count,
+    Filter,
+    Rule,
+    Unpack,
+)
+from tidelog.plan.externals import UNORDERED, is_external
+from tidelog.source import Span
+from tidelog.values.types import NUMBER, Kind, Type
+
+_NEUTRAL: dict[str, Any] = {"count": 0, "sum": 0, "total": 0.0, "setof": frozenset(), "concat": ""}
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A relation whose rows are (group.., aggregate), one for each group of `source`."""
+
+    result: str
+    source: str
+    op: str
+    group: tuple[int, ...]
+    """The columns of `source` that the aggregate is taken by."""
+    target: int | None
+    """The column that is aggregated; None counts rows."""
+    order: tuple[int, ...]
+    """The columns by which rows are ordered, for `concat`."""
+    target_type: Type | None
+    result_type: Type
+    text: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Relations that depend on each other, and what derives them: rules, or an aggregation."""
+
+    relations: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    recursive: bool
+    aggregation: Aggregation | None = None
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program in the kernel's terms. Names with `@` are those that lowering has made."""
+
+    relations: Mapping[str, tuple[Type, ...]]
+    layers: tuple[Layer, ...]
+
+
+def lower(program: p.Program) -> Lowered:
+    """Return the program in the kernel's terms."""
+    return _Lowering(program).run()
+
+
+class _Lowering:
+    def __init__(self, program: p.Program) -> None:
+        self._program = program
+        self.relations: dict[str, tuple[Type, ...]] = {
+            name: tuple(c.type for c in relation.columns)
+            for name, relation in program.relations.items()
+        }
+        self.rules: list[Rule] = []
+        self.aggregations: dict[str, Aggregation] = {}
+        self._projections: dict[tuple[str, tuple[int, ...]], str] = {}
+
+    def run(self) -> Lowered:
+        for rule in self._program.rules:
+            self.add_rule(rule.head.relation, rule.head.args, rule.body, rule.text, rule.span)
+        return Lowered(MappingProxyType(self.relations), self._layers())
+
+    def stratum_of(self, relation: str) -> frozenset[str]:
+        """Return the relations that depend on each other with this one, if it is recursive."""
+        for stratum in self._program.strata:
+            if relation in stratum.relations and stratum.recursive:
+                return frozenset(stratum.relations)
+        return frozenset()
+
+    def fresh_relation(self, hint: str, types: Sequence[Type]) -> str:
+        name = f"{hint}@{len(self.relations)}"
+        self.relations[name] = tuple(types)
+        return name
+
+    def add_rule(
+        self,
+        head: str,
+        args: tuple[p.Term, ...],
+        body: tuple[p.Literal, ...],
+        text: str,
+        span: Span | None,
+    ) -> None:
+        """Lower one rule; what it implies is added as well."""
+        plain: list[p.Literal] = []
+        for literal in body:
+            if isinstance(literal, p.Reduce):
+                plain.append(_Aggregates(self, body, literal, head, text, span).atom())
+            else:
+                plain.append(literal)
+        self.rules.append(_RuleLowering(self, tuple(plain)).rule(head, args, text, span))
+
+    def projection(self, relation: str, columns: tuple[int, ...]) -> str:
+        """Return the relation that holds some columns of another."""
+        key = (relation, columns)
+        if key not in self._projections:
+            types = self.relations[relation]
+            name = self.fresh_relation(relation, [types[c] for c in columns])
+            self._projections[key] = name
+            args = tuple(p.Var(f"c{i}", t) for i, t in enumerate(types))
+            body_args = tuple(
+                arg if i in columns else p.Wildcard(arg.type) for i, arg in enumerate(args)
+            )
+            span = _somewhere(self._program)
+            self.add_rule(
+                name,
+                tuple(args[c] for c in columns),
+                (p.Atom(relation, body_args, span),),
+                f"columns of {relation}",
+                span,
+            )
+        return self._projections[key]
+
+    def _layers(self) -> tuple[Layer, ...]:
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(self.relations)
+        for rule in self.rules:
+            graph.add_edges_from((atom.relation, rule.head.relation) for atom in rule.atoms)
+        for aggregation in self.aggregations.values():
+            graph.add_edge(aggregation.source, aggregation.result)
+        place = {name: i for i, name in enumerate(self.relations)}
+        condensed = nx.condensation(graph)
+        first = {n: min(place[m] for m in condensed.nodes[n]["members"]) for n in condensed}
+        layers = []
+        for component in nx.lexicographical_topological_sort(condensed, key=first.__getitem__):
+            names = tuple(sorted(condensed.nodes[component]["members"], key=place.__getitem__))
+            recursive = any(graph.has_edge(a, b) for a in names for b in names)
+            rules = tuple(rule for rule in self.rules if rule.head.relation in names)
+            if recursive:
+                self._refuse_unstratified(frozenset(names), rules)
+            layers.append(Layer(names, rules, recursive, self.aggregations.get(names[0])))
+        return tuple(layers)
+
+    def _refuse_unstratified(self, names: frozenset[str], rules: tuple[Rule, ...]) -> None:
+        """Refuse an aggregate whose groups only the recursion itself can tell.
+
+        The program is stratified, but its groups would be relations that depend on the recursion,
+        and the recursion on their absence.
+        """
+        for rule in rules:
+            if any(atom.negated and atom.relation in names for atom in rule.atoms):
+                raise UsageError(
+                    f"{rule.span}: the kernel cannot keep this aggregate yet: the variables it is"
+                    " grouped by are bound only by the recursion that it is part of\n"
+                    f"  rule: {rule.text}\n  help: use the reference engine"
+                )
+
+
+def _somewhere(program: p.Program) -> Span:
+    return program.rules[0].span
+
+
+class _RuleLowering:
+    """Lowers the literals of one rule without aggregates."""
+
+    def __init__(self, whole: _Lowering, body: tuple[p.Literal, ...]) -> None:
+        self._whole = whole
+        self._body = body
+        self._atoms: list[AtomUse] = []
+        self._conditions: list[Condition] = []
+        self._constants: dict[str, Constant] = {}
+        self._types: dict[str, Type] = {}
+        self._fresh = 0
+
+    def rule(self, head: str, args: tuple[p.Term, ...], text: str, span: Span | None) -> Rule:
+        bound: set[str] = set()
+        waiting = list(self._body)
+        for literal in self._body:
+            if isinstance(literal, p.Atom) and not literal.negated:
+                bound |= set(pattern_variables(literal.args))
+                self._positive(literal)
+                waiting.remove(literal)
+        while waiting:
+            literal = next(lit for lit in waiting if _ready(lit, bound))
+            waiting.remove(literal)
+            new = newly_bound(literal, bound)
+            self._literal(literal, bound)
+            bound |= new
+        slots = self._with_unit(tuple(self._slot(arg) for arg in args))
+        return Rule(
+            len(self._whole.rules), AtomUse(head, slots), tuple(self._atoms),
+            tuple(self._conditions), MappingProxyType(self._constants),
+            MappingProxyType(self._types), text, span,
+        )  # fmt: skip
+
+    # --- slots ---
+
+    def _new(self, type_: Type) -> str:
+        self._fresh += 1
+        name = f"%{self._fresh}"
+        self._types[name] = type_
+        return name
+
+    def _slot(self, term: p.Term) -> str:
+        """Return a slot with the value of a term; what must be computed becomes a condition."""
+        match term:
+            case p.Var(name, type_):
+                self._types[name] = type_
+                return name
+            case p.Const(value, type_):
+                # Each use has a slot of its own: its code depends on the column it is used in.
+                name = f"#{len(self._constants)}"
+                self._constants[name] = Constant(value, type_)
+                self._types[name] = type_
+                return name
+            case p.MakeRecord(args, type_):
+                return self._computed("record", args, type_)
+            case p.Apply(op, args, type_):
+                return self._computed(op, args, type_)
+            case p.Wildcard():
+                raise AssertionError("`_` has no value")
+
+    def _computed(self, op: str, args: tuple[p.Term, ...], type_: Type) -> str:
+        slots = tuple(self._slot(arg) for arg in args)
+        types = tuple(arg.type for arg in args)
+        into = self._new(type_)
+        value = Apply(op, slots, types, type_, op in FALLIBLE, is_external(op, types, type_))
+        self._conditions.append(Assign(into, value))
+        return into
+
+    # --- literals ---
+
+    def _positive(self, atom: p.Atom) -> None:
+        args: list[str | None] = []
+        patterns: list[tuple[str, p.MakeRecord]] = []
+        for arg in atom.args:
+            match arg:
+                case p.Wildcard():
+                    args.append(None)
+                case p.MakeRecord():
+                    slot = self._new(arg.type)
+                    patterns.append((slot, arg))
+                    args.append(slot)
+                case _:
+                    args.append(self._unrepeated(self._slot(arg), arg.type, args))
+        self._atoms.append(AtomUse(atom.relation, self._with_unit(tuple(args))))
+        for slot, pattern in patterns:
+            self._unpack(slot, pattern)
+
+    def _unrepeated(self, slot: str, type_: Type, args: Sequence[str | None]) -> str:
+        """Return the slot, or for a repeated one a second slot that must be equal to it."""
+        if slot not in args:
+            return slot
+        again = self._new(type_)
+        self._conditions.append(Assign(again, slot))
+        return again
+
+    def _unpack(self, record: str, pattern: p.MakeRecord) -> None:
+        into = []
+        inner: list[tuple[str, p.Term]] = []
+        for arg in pattern.args:
+            slot = self._new(arg.type)
+            into.append(slot)
+            if not isinstance(arg, p.Wildcard):
+                inner.append((slot, arg))
+        self._conditions.append(Unpack(record, tuple(into), pattern.type))
+        for slot, arg in inner:
+            if isinstance(arg, p.MakeRecord):
+                self._unpack(slot, arg)
+            elif isinstance(arg, p.Var):
+                self._conditions.append(Assign(self._slot(arg), slot))
+            else:
+                self._conditions.append(Check(p.Comparison.EQ, slot, self._slot(arg), arg.type))
+
+    def _literal(self, literal: p.Literal, bound: set[str]) -> None:
+        match literal:
+            case p.Atom():
+                self._negative(literal)
+            case p.Compare(p.Comparison.EQ, left, right):
+                self._equal(left, right, bound)
+            case p.Compare(op, left, right):
+                a, b = self._slot(left), self._slot(right)
+                if left.type.kind in UNORDERED and op is not p.Comparison.NE:
+                    types = (left.type, right.type)
+                    self._conditions.append(Filter(op.value, (a, b), types, False, False))
+                else:
+                    self._conditions.append(Check(op, a, b, left.type))
+            case p.Test(name, args, negated=negated):
+                slots = tuple(self._slot(arg) for arg in args)
+                kinds = tuple(arg.type for arg in args)
+                self._conditions.append(Filter(name, slots, kinds, negated, name == "match"))
+            case p.Generate(target, args):
+                slots = tuple(self._slot(arg) for arg in args)
+                into = self._new(target.type)
+                step = slots[2] if len(slots) == 3 else None
+                self._conditions.append(Count(into, slots[0], slots[1], step, target.type))
+                if isinstance(target, p.Var):
+                    self._conditions.append(Assign(self._slot(target), into))
+                else:
+                    self._conditions.append(
+                        Check(p.Comparison.EQ, into, self._slot(target), target.type)
+                    )
+            case p.Reduce():
+                raise AssertionError("aggregates have been replaced")
+
+    def _negative(self, atom: p.Atom) -> None:
+        """`!r(x, _)` and `!r([x, _])` become the absence of a projection over the variables."""
+        if not any(isinstance(arg, p.Wildcard | p.MakeRecord) for arg in atom.args):
+            self._absent(atom.relation, atom.args)
+            return
+        if any(isinstance(arg, p.MakeRecord) for arg in atom.args):
+            names = tuple(dict.fromkeys(term_variables(atom.args)))
+            types = dict(_types_of(atom.args))
+            head = tuple(p.Var(name, types[name]) for name in names)
+            relation = self._whole.fresh_relation(atom.relation, [v.type for v in head])
+            body = (p.Atom(atom.relation, atom.args, atom.span),)
+            self._whole.add_rule(relation, head, body, f"matches in {atom.relation}", atom.span)
+            self._absent(relation, head)
+        else:
+            columns = tuple(i for i, a in enumerate(atom.args) if not isinstance(a, p.Wildcard))
+            relation = self._whole.projection(atom.relation, columns)
+            self._absent(relation, tuple(atom.args[i] for i in columns))
+
+    def _absent(self, relation: str, args: tuple[p.Term, ...]) -> None:
+        slots: list[str] = []
+        for arg in args:
+            slots.append(self._unrepeated(self._slot(arg), arg.type, slots))
+        self._atoms.append(AtomUse(relation, self._with_unit(tuple(slots)), negated=True))
+
+    def _with_unit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the arguments; a relation without columns is stored with one, which holds 0."""
+        return args or (self._slot(p.Const(0, NUMBER)),)
+
+    def _equal(self, left: p.Term, right: p.Term, bound: set[str]) -> None:
+        if not bound.issuperset(term_variables((right,))) or (
+            isinstance(right, p.Var | p.MakeRecord) and not isinstance(left, p.Var | p.MakeRecord)
+        ):
+            left, right = right, left
+        # Now the right side is known, and the left one is a pattern if either is.
+        match left:
+            case p.Var():
+                self._conditions.append(Assign(self._slot(left), self._slot(right)))
+            case p.MakeRecord() if not bound.issuperset(term_variables((left,))):
+                self._unpack(self._slot(right), left)
+            case _:
+                a, b = self._slot(left), self._slot(right)
+                self._conditions.append(Check(p.Comparison.EQ, a, b, left.type))
+
+
+def _ready(literal: p.Literal, bound: set[str]) -> bool:
+    """Return whether a condition's direction can be decided: its inputs are bound."""
+    match literal:
+        case p.Compare(p.Comparison.EQ, left, right):
+            return any(bound.issuperset(term_variables((side,))) for side in (left, right))
+        case p.Generate(_, args):
+            return bound.issuperset(term_variables(args))
+        case _:
+            return True
+
+
+def _types_of(terms: Iterable[p.Term]) -> Iterable[tuple[str, Type]]:
+    for term in terms:
+        match term:
+            case p.Var(name, type_):
+                yield name, type_
+            case p.MakeRecord(args) | p.Apply(_, args):
+                yield from _types_of(args)
+
+
+class _Aggregates:
+    """Lowers one aggregate of a rule."""
+
+    def __init__(
+        self,
+        whole: _Lowering,
+        body: tuple[p.Literal, ...],
+        reduce: p.Reduce,
+        head: str,
+        text: str,
+        span: Span | None,
+    ) -> None:
+        self._whole = whole
+        self._body = body
+        self._reduce = reduce
+        self._head = head
+        self._text = text
+        self._span = span
+
+    def atom(self) -> p.Atom:
+        """Return the atom that takes the place of the aggregate."""
+        reduce = self._reduce
+        types = dict(self._all_types())
+        group = tuple(p.Var(name, types[name]) for name in reduce.group)
+        needs_wanted = self._needs_outer()
+        wanted = self._wanted(group) if needs_wanted or reduce.op in _NEUTRAL else None
+        source, columns = self._source(group, types, wanted if needs_wanted else None)
+        result_type = reduce.result.type
+        result = self._whole.fresh_relation(f"{reduce.op}", [*(v.type for v in group), result_type])
+        target = None if reduce.target is None else columns[-1]
+        self._whole.aggregations[result] = Aggregation(
+            result, source, reduce.op, columns[: len(group)], target,
+            columns[len(group) : len(group) + len(reduce.local)],
+            None if reduce.target is None else reduce.target.type, result_type,
+            self._text, self._span,
+        )  # fmt: skip
+        if reduce.op in _NEUTRAL:
+            assert wanted is not None
+            result = self._with_neutral(result, source, columns, group, wanted)
+        return p.Atom(result, (*group, reduce.result), reduce.span)
+
+    def _all_types(self) -> Iterable[tuple[str, Type]]:
+        def walk(literals: tuple[p.Literal, ...]) -> Iterable[tuple[str, Type]]:
+            for literal in literals:
+                match literal:
+                    case p.Atom(args=args) | p.Test(args=args):
+                        yield from _types_of(args)
+                    case p.Compare(_, left, right):
+                        yield from _types_of((left, right))
+                    case p.Generate(target, args):
+                        yield from _types_of((target, *args))
+                    case p.Reduce(result, _, target, body):
+                        yield from _types_of((result,))
+                        yield from walk(body)
+
+        yield from walk(self._body)
+        # The aggregate's own variables last: they hide outer ones of the same name.
+        yield from walk(self._reduce.body)
+        if self._reduce.target is not None:
+            yield from _types_of((self._reduce.target,))
+
+    def _needs_outer(self) -> bool:
+        """Return whether the body cannot find the values of the shared variables by itself."""
+        bound: set[str] = set()
+        size = -1
+        while size != len(bound):
+            size = len(bound)
+            for literal in self._reduce.body:
+                bound |= newly_bound(literal, bound)
+        return not bound.issuperset(self._reduce.group)
+
+    def _wanted(self, group: tuple[p.Var, ...]) -> str:
+        """Return the relation of the groups that the rest of the rule asks for."""
+        needed = {v.name for v in group}
+        own = self._whole.stratum_of(self._head)
+        # More groups than asked for do no harm. So first without what depends on the result, then
+        # without what may fail, and with other aggregates only if a group variable is one's result.
+        for left_out, fallible, aggregates in (
+            (own, False, False), (own, True, False), (own, True, True),
+            (frozenset(), False, False), (frozenset(), True, False), (frozenset(), True, True),
+        ):  # fmt: skip
+            kept, bound = self._runnable(left_out, fallible, aggregates)
+            if bound.issuperset(needed):
+                break
+        name = self._whole.fresh_relation(f"{self._head}@wanted", [v.type for v in group])
+        self._whole.add_rule(name, group, tuple(kept), self._text, self._span)
+        return name
+
+    def _runnable(
+        self, left_out: frozenset[str], fallible: bool, aggregates: bool
+    ) -> tuple[list[p.Literal], set[str]]:
+        """Return the literals that can do without this aggregate, and what they bind."""
+        bound: set[str] = set()
+        kept: list[p.Literal] = []
+        moved = True
+        while moved:
+            moved = False
+            for literal in self._body:
+                if literal in kept or literal is self._reduce:
+                    continue
+                if isinstance(literal, p.Reduce) and not aggregates:
+                    continue
+                if isinstance(literal, p.Atom) and literal.relation in left_out:
+                    continue
+                if _can_run(literal, bound, fallible):
+                    kept.append(literal)
+                    bound |= newly_bound(literal, bound)
+                    moved = True
+        return kept, bound
+
+    def _source(
+        self, group: tuple[p.Var, ...], types: Mapping[str, Type], wanted: str | None
+    ) -> tuple[str, tuple[int, ...]]:
+        """Return the relation of the body's assignments, and its columns: group, local, target."""
+        reduce = self._reduce
+        local = tuple(p.Var(name, types[name]) for name in reduce.local)
+        target = reduce.target
+        wanted_columns = [*group, *local]
+        if isinstance(target, p.Var):
+            target_place = [v.name for v in wanted_columns].index(target.name)
+        else:
+            target_place = len(wanted_columns)
+        body = reduce.body
+        if wanted is None and len(body) == 1 and isinstance(body[0], p.Atom):
+            atom = body[0]
+            names = [arg.name if isinstance(arg, p.Var) else None for arg in atom.args]
+            plain = None not in names and len(set(names)) == len(names)
+            if plain and target_place < len(wanted_columns):
+                columns = tuple(names.index(v.name) for v in wanted_columns)
+                return atom.relation, (*columns, columns[target_place])
+            if plain and target is None:
+                return atom.relation, tuple(names.index(v.name) for v in wanted_columns)
+        args: tuple[p.Term, ...] = tuple(wanted_columns)
+        if target is not None and target_place == len(wanted_columns):
+            args = (*args, target)
+        name = self._whole.fresh_relation(f"{self._head}@source", [a.type for a in args])
+        if wanted is not None:
+            body = (p.Atom(wanted, group, reduce.span), *body)
+        self._whole.add_rule(name, args, body, self._text, self._span)
+        columns = tuple(range(len(wanted_columns)))
+        return name, columns if target is None else (*columns, target_place)
+
+    def _with_neutral(
+        self,
+        result: str,
+        source: str,
+        columns: tuple[int, ...],
+        group: tuple[p.Var, ...],
+        wanted: str,
+    ) -> str:
+        """Return the relation that also has the groups without rows, with the neutral element."""
+        reduce = self._reduce
+        type_ = reduce.result.type
+        value = p.Var("%value", type_)
+        name = self._whole.fresh_relation(f"{reduce.op}@value", [*(v.type for v in group), type_])
+        span = reduce.span
+        self._whole.add_rule(
+            name, (*group, value), (p.Atom(result, (*group, value), span),), self._text, self._span
+        )
+        arity = len(self._whole.relations[source])
+        args: list[p.Term] = [p.Wildcard(t) for t in self._whole.relations[source]]
+        for column, variable in zip(columns, group, strict=False):
+            args[column] = variable
+        assert len(args) == arity
+        neutral = _NEUTRAL[reduce.op]
+        if type_.kind is Kind.FLOAT:
+            neutral = 0.0
+        elif type_.kind is Kind.DECIMAL:
+            neutral = Decimal(0).scaleb(-type_.scale)
+        self._whole.add_rule(
+            name,
+            (*group, p.Const(neutral, type_)),
+            (
+                p.Atom(wanted, group, span),
+                p.Atom(source, tuple(args), span, negated=True),
+            ),
+            self._text,
+            self._span,
+        )
+        return name
+
+
+def _can_run(literal: p.Literal, bound: set[str], fallible: bool) -> bool:
+    """Return whether a literal has its inputs, and cannot fail unless that is allowed."""
+    match literal:
+        case p.Atom(args=args, negated=negated):
+            return not negated or bound.issuperset(term_variables(args))
+        case p.Compare(op, left, right):
+            if not fallible and any(_may_fail(side) for side in (left, right)):
+                return False
+            sides = [bound.issuperset(term_variables((side,))) for side in (left, right)]
+            return all(sides) or (op is p.Comparison.EQ and any(sides))
+        case p.Generate(_, args):
+            return bound.issuperset(term_variables(args))
+        case p.Test(name, args):
+            return (fallible or name != "match") and bound.issuperset(term_variables(args))
+        case p.Reduce(group=group):
+            return bound.issuperset(group)
+
+
+def _may_fail(term: p.Term) -> bool:
+    match term:
+        case p.Apply(op, args):
+            return op in FALLIBLE or any(map(_may_fail, args))
+        case p.MakeRecord(args):
+            return any(map(_may_fail, args))
+        case _:
+            return False

@@ -1,0 +1,339 @@
+"""In which order the variables of a body are bound.
+
+A join costs what its partial results cost: every value bound in every step. So the order is found
+by trying them: depth first over the variables that atoms share, with the estimated number of
+partial results, cut off where a complete order is cheaper already. Columns that no other atom
+shares are left for the end: they only multiply.
+
+Estimates assume that columns are independent. With n rows and d(c) distinct values in column c, a
+relation narrowed by columns C has min(n, product of d) distinct prefixes, and its next column c has
+
+    fanout(C, c) = distinct(C + c) / distinct(C)
+
+values; atoms with fanouts f1, f2 over a domain of D values agree on about f1 * f2 / D of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tidelog.plan.body import (
+    Assign,
+    AtomUse,
+    Check,
+    Condition,
+    Count,
+    Unpack,
+    is_external,
+    outputs,
+)
+from tidelog.plan.steps import Absent, Compute, Iterate, Leap, Plan, Scan, Seek, Step
+
+_MOST_STATES = 4000
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The size of a relation and the distinct values of each of its columns."""
+
+    rows: float
+    distinct: tuple[float, ...]
+
+    def prefixes(self, columns: Sequence[int]) -> float:
+        """Return the estimated number of distinct values of some columns together."""
+        product = 1.0
+        for column in columns:
+            product *= max(1.0, self.distinct[column])
+        return max(1.0, min(self.rows, product))
+
+
+@dataclass
+class _State:
+    bound: set[str]
+    consumed: list[tuple[int, ...]]
+    atoms: list[int]  # positive atoms with columns left
+    absent: list[int]  # negated atoms not yet checked
+    conditions: list[Condition]
+    started: bool = False  # whether the driver has been taken up
+    steps: list[Step] = field(default_factory=list)
+    partial: float = 1.0
+    cost: float = 0.0
+
+    def copy(self) -> _State:
+        return replace(
+            self,
+            bound=set(self.bound),
+            consumed=list(self.consumed),
+            atoms=list(self.atoms),
+            absent=list(self.absent),
+            conditions=list(self.conditions),
+            steps=list(self.steps),
+        )
+
+
+class Orderer:
+    """Finds the cheapest order for one body."""
+
+    def __init__(
+        self,
+        atoms: Sequence[AtomUse],
+        conditions: Sequence[Condition],
+        known: frozenset[str],
+        driver: int | None,
+        stats: Callable[[int], Stats],
+    ) -> None:
+        self._atoms = tuple(atoms)
+        self._stats = [stats(i) for i in range(len(atoms))]
+        self._driver = driver
+        self._known = known
+        self._conditions = [c for c in conditions if not is_external(c)]
+        self._computed = computed_slots(conditions)
+        self._domain = self._domain_sizes()
+        self._best: _State | None = None
+        self._tried = 0
+
+    def _domain_sizes(self) -> dict[str, float]:
+        sizes: dict[str, float] = {}
+        for atom, stats in zip(self._atoms, self._stats, strict=True):
+            for column, slot in enumerate(atom.args):
+                if slot is not None:
+                    sizes[slot] = max(sizes.get(slot, 1.0), stats.distinct[column])
+        return sizes
+
+    def plan(self) -> Plan:
+        """Return the cheapest plan found."""
+        state = _State(
+            bound=set(self._known),
+            consumed=[() for _ in self._atoms],
+            atoms=[i for i, atom in enumerate(self._atoms) if not atom.negated],
+            absent=[i for i, atom in enumerate(self._atoms) if atom.negated],
+            conditions=list(self._conditions),
+        )
+        self._advance(state)
+        self._search(state)
+        best = self._best
+        assert best is not None, "no order binds all variables"
+        assert not best.absent, "a negated atom has unbound variables"
+        return Plan(self._atoms, self._driver, tuple(best.steps), tuple(best.consumed), best.cost)
+
+    # --- search ---
+
+    def _search(self, state: _State) -> None:
+        if self._best is not None and state.cost >= self._best.cost:
+            return
+        if not state.atoms:
+            self._finish(state)
+            if self._best is None or state.cost < self._best.cost:
+                self._best = state
+            return
+        choices = []
+        for choose in self._choices(state):
+            following = state.copy()
+            choose(following)
+            self._advance(following)
+            choices.append(following)
+        choices.sort(key=lambda s: s.cost + s.partial)
+        self._tried += len(choices)
+        if self._tried > _MOST_STATES:
+            choices = choices[:1]  # large bodies: go on with the best of each step
+        for following in choices:
+            self._search(following)
+
+    def _choices(self, state: _State) -> Iterator[Callable[[_State], None]]:
+        driver = self._driver
+        if driver is not None and driver in state.atoms and not state.started:
+            # The driver comes first, whole or by a variable that it shares.
+            yield lambda s: self._scan(s, driver)
+            for slot in self._shared(state, (driver,)):
+                yield partial(self._leap, slot=slot)
+            return
+        shared = list(self._shared(state, state.atoms))
+        for slot in shared:
+            yield partial(self._leap, slot=slot)
+        if not shared:
+            # Only private columns are left: the widest atom last, where its rows are written out.
+            atom = min(
+                state.atoms, key=lambda a: (self._unlocks_nothing(state, a), self._rows(state, a))
+            )
+            yield lambda s: self._scan(s, atom)
+
+    def _shared(self, state: _State, atoms: Sequence[int]) -> Iterator[str]:
+        """Yield the unbound slots of `atoms` that some other pending atom has, too."""
+        seen: set[str] = set()
+        for a in atoms:
+            for slot in self._atoms[a].args:
+                if slot is None or slot in state.bound or slot in seen:
+                    continue
+                seen.add(slot)
+                if sum(slot in self._atoms[b].slots for b in state.atoms) > 1:
+                    yield slot
+
+    def _unlocks_nothing(self, state: _State, atom: int) -> bool:
+        slots = self._atoms[atom].slots
+        waiting = [*state.conditions, *(self._atoms[i] for i in state.absent)]
+        return not any(slots & (c.slots if isinstance(c, AtomUse) else c.inputs) for c in waiting)
+
+    # --- steps ---
+
+    def _rows(self, state: _State, atom: int) -> float:
+        stats = self._stats[atom]
+        return stats.rows / stats.prefixes(state.consumed[atom])
+
+    def _fanout(self, state: _State, atom: int, column: int) -> float:
+        stats, done = self._stats[atom], state.consumed[atom]
+        return stats.prefixes((*done, column)) / stats.prefixes(done)
+
+    def _leap(self, state: _State, slot: str) -> None:
+        atoms = tuple(a for a in state.atoms if slot in self._atoms[a].slots)
+        columns = tuple(self._atoms[a].args.index(slot) for a in atoms)
+        fanouts = [self._fanout(state, a, c) for a, c in zip(atoms, columns, strict=True)]
+        domain = max(self._domain[slot], *fanouts)
+        agreed = min(fanouts) * math.prod(f / domain for f in sorted(fanouts)[1:])
+        state.cost += state.partial * (1.0 + min(fanouts) * len(atoms))
+        state.partial *= agreed
+        state.steps.append(Leap(slot, atoms, columns))
+        state.started = state.started or self._driver in atoms
+        state.bound.add(slot)
+        for a, column in zip(atoms, columns, strict=True):
+            self._consume(state, a, (column,))
+
+    def _scan(self, state: _State, atom: int) -> None:
+        done = state.consumed[atom]
+        columns = tuple(c for c in range(len(self._atoms[atom].args)) if c not in done)
+        rows = self._rows(state, atom)
+        state.cost += state.partial * (0.5 + rows)
+        state.partial *= rows
+        state.steps.append(Scan(atom, columns))
+        state.started = state.started or self._driver == atom
+        state.bound.update(self._atoms[atom].slots)
+        self._consume(state, atom, columns)
+
+    def _consume(self, state: _State, atom: int, columns: tuple[int, ...]) -> None:
+        state.consumed[atom] = (*state.consumed[atom], *columns)
+        if len(state.consumed[atom]) == len(self._atoms[atom].args):
+            state.atoms.remove(atom)
+
+    def _advance(self, state: _State) -> None:
+        """Do all that needs no choice: computations, checks, narrowing by bound values."""
+        moved = True
+        while moved:
+            moved = self._compute(state, fallible=False) or self._narrow(state)
+            moved = moved or self._binding(state)
+
+    def _compute(self, state: _State, *, fallible: bool) -> bool:
+        """Take the conditions whose inputs are bound and that only check, or cannot fail."""
+        moved = False
+        for written in list(state.conditions):
+            condition = towards(written, state.bound, self._computed)
+            if not condition.inputs <= state.bound or isinstance(condition, Count):
+                continue
+            can_fail = (
+                isinstance(condition, Assign)
+                and not isinstance(condition.value, str)
+                and condition.value.fallible
+            )
+            if can_fail and not fallible:
+                continue
+            state.conditions.remove(written)
+            self._append_condition(state, condition)
+            moved = True
+        for atom in list(state.absent):
+            if self._atoms[atom].slots <= state.bound:
+                state.absent.remove(atom)
+                state.steps.append(Absent(atom))
+                state.consumed[atom] = tuple(range(len(self._atoms[atom].args)))
+                state.cost += state.partial
+                moved = True
+        return moved
+
+    def _append_condition(self, state: _State, condition: Condition) -> None:
+        assert isinstance(condition, Assign | Check | Unpack)
+        binds = any(slot not in state.bound for slot in outputs(condition))
+        state.steps.append(Compute(condition, binds))
+        state.bound.update(outputs(condition))
+        state.cost += state.partial * 0.2
+        if not binds:
+            state.partial *= 0.5
+
+    def _binding(self, state: _State) -> bool:
+        """Take one computation that may fail, or one range, if something waits for its value."""
+        needed = {slot for a in state.atoms for slot in self._atoms[a].slots}
+        needed |= {slot for a in state.absent for slot in self._atoms[a].slots}
+        for condition in state.conditions:
+            needed |= condition.inputs
+        for condition in list(state.conditions):
+            new = [slot for slot in outputs(condition) if slot not in state.bound]
+            if not new or not condition.inputs <= state.bound:
+                continue
+            if isinstance(condition, Count):
+                continue
+            if needed.intersection(new):
+                state.conditions.remove(condition)
+                self._append_condition(state, condition)
+                return True
+        return False
+
+    def _narrow(self, state: _State) -> bool:
+        moved = False
+        for a in list(state.atoms):
+            args, done = self._atoms[a].args, state.consumed[a]
+            columns = tuple(
+                c for c, slot in enumerate(args) if slot in state.bound and c not in done
+            )
+            if columns:
+                before = self._stats[a].prefixes(done)
+                state.steps.append(Seek(a, columns))
+                self._consume(state, a, columns)
+                after = self._stats[a].prefixes(state.consumed[a])
+                chance = after / before
+                for column in columns:
+                    slot = args[column]
+                    assert slot is not None
+                    chance /= max(1.0, self._domain.get(slot, 1.0))
+                state.cost += state.partial
+                state.partial *= min(1.0, chance)
+                moved = True
+        return moved
+
+    def _finish(self, state: _State) -> None:
+        """Take what is left: ranges, and computations that may fail, as late as possible."""
+        while state.conditions or state.absent:
+            if self._compute(state, fallible=False) or self._binding(state):
+                continue
+            counts = [
+                c for c in state.conditions if isinstance(c, Count) and c.inputs <= state.bound
+            ]
+            if counts:
+                state.conditions.remove(counts[0])
+                state.steps.append(Iterate(counts[0]))
+                state.bound.add(counts[0].into)
+                state.partial *= 10.0
+                state.cost += state.partial
+            elif not self._compute(state, fallible=True):
+                break  # the rest waits for what Python computes between two joins
+
+
+def computed_slots(conditions: Sequence[Condition]) -> frozenset[str]:
+    """Return the slots that computations give values to: no equality may bind them before."""
+    return frozenset(
+        slot
+        for condition in conditions
+        if not (isinstance(condition, Assign) and isinstance(condition.value, str))
+        for slot in outputs(condition)
+    )
+
+
+def towards(condition: Condition, bound: set[str], computed: frozenset[str]) -> Condition:
+    """Return an equality between two slots in the direction in which it can bind."""
+    if (
+        isinstance(condition, Assign)
+        and isinstance(condition.value, str)
+        and condition.value not in bound
+        and condition.value not in computed
+        and condition.into in bound
+    ):
+        return Assign(condition.value, condition.into)
+    return condition

@@ -1,0 +1,254 @@
+"""Values and ordinals.
+
+An ordinal is a 64-bit integer that stands for a value: equal exactly when the values are, and in
+their order for all types but symbols, records and sets, which are numbered as they come.
+
+| type          | ordinal                                                   |
+| ------------- | --------------------------------------------------------- |
+| number        | the number                                                |
+| unsigned      | the number with its highest bit flipped                   |
+| float         | its bits, those of negative floats reversed               |
+| bool          | 0, 1                                                      |
+| date          | days since 1970-01-01                                     |
+| timestamp     | microseconds since 1970-01-01                             |
+| decimal(p, s) | the number without its point: 12.50 is 1250               |
+| symbol        | its number in the dictionary of symbols                   |
+| record        | 0 for nil, else its number in the table of its type       |
+| set           | its number in the table of sets of its element type       |
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.values.scalars import canonical_float
+from tidelog.values.types import Field, Kind, Row, Type
+
+Ordinals = NDArray[np.int64]
+
+_SIGN = 1 << 63
+_REVERSED = (1 << 63) - 1
+_EPOCH_DATE = dt.date(1970, 1, 1).toordinal()
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_EXACT = Context(prec=40)  # whatever the caller's context is
+_FLOAT = struct.Struct("<d")
+_INT = struct.Struct("<q")
+
+
+class Table:
+    """Numbers things as they come, from `first` on, and gives them back by number."""
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
+        self._number_of: dict[Any, int] = {}
+        self.items: list[Any] = [None] * first
+
+    def number(self, item: Any) -> int:
+        """Return the number of `item`, a new one if it has none."""
+        number = self._number_of.get(item)
+        if number is None:
+            number = self._number_of[item] = len(self.items)
+            self.items.append(item)
+        return number
+
+    def find(self, item: Any) -> int | None:
+        """Return the number of `item`, or None if it has none."""
+        return self._number_of.get(item)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(eq=False)
+class _Shape:
+    """What a record or set type is made of; a part without parts is (its encoder, its decoder)."""
+
+    table: Table
+    is_record: bool
+    parts: list[_Shape | tuple[Callable[[Any], int], Callable[[int], Any]]] = field(
+        default_factory=list
+    )
+
+    def with_parts(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Return each field of a record, or element of a set, with what it is."""
+        return zip(items, self.parts, strict=True) if self.is_record else product(items, self.parts)
+
+
+class Codec:
+    """The dictionaries of a database, and the way between values and ordinals."""
+
+    def __init__(self, records: Mapping[str, tuple[Field, ...]]) -> None:
+        self.records = records
+        self.symbols = Table()
+        self._record_tables = {name: Table(first=1) for name in records}
+        self._set_tables: dict[Type, Table] = {}
+        self._shapes: dict[Type, _Shape] = {}
+
+    def table(self, type_: Type) -> Table:
+        """Return the table of a symbol, record or set type."""
+        if type_.kind is Kind.SYMBOL:
+            return self.symbols
+        if type_.kind is Kind.RECORD:
+            return self._record_tables[type_.record]
+        return self._set_tables.setdefault(type_, Table())
+
+    # --- one value ---
+
+    def encoder(self, type_: Type) -> Callable[[Any], int]:
+        """Return the function from values of `type_` to ordinals. New values get new numbers."""
+        match type_.kind:
+            case Kind.NUMBER | Kind.BOOL:
+                return int
+            case Kind.UNSIGNED:
+                return lambda value: value - _SIGN
+            case Kind.FLOAT:
+                return float_ordinal
+            case Kind.DATE:
+                return lambda value: value.toordinal() - _EPOCH_DATE
+            case Kind.TIMESTAMP:
+                return lambda value: (value - _EPOCH) // _MICROSECOND
+            case Kind.DECIMAL:
+                scale = type_.scale
+                return lambda value: int(value.scaleb(scale, _EXACT))
+            case Kind.SYMBOL:
+                return self.symbols.number
+            case Kind.RECORD | Kind.SET:
+                shape = self._shape(type_)
+                return lambda value: self._number(value, shape)
+
+    def decoder(self, type_: Type) -> Callable[[int], Any]:
+        """Return the function from ordinals to values of `type_`."""
+        match type_.kind:
+            case Kind.NUMBER:
+                return int
+            case Kind.BOOL:
+                return bool
+            case Kind.UNSIGNED:
+                return lambda ordinal: ordinal + _SIGN
+            case Kind.FLOAT:
+                return float_value
+            case Kind.DATE:
+                return lambda ordinal: dt.date.fromordinal(ordinal + _EPOCH_DATE)
+            case Kind.TIMESTAMP:
+                return lambda ordinal: _EPOCH + ordinal * _MICROSECOND
+            case Kind.DECIMAL:
+                scale = -type_.scale
+                return lambda ordinal: Decimal(ordinal).scaleb(scale, _EXACT)
+            case Kind.SYMBOL:
+                return self.symbols.items.__getitem__
+            case Kind.RECORD | Kind.SET:
+                shape = self._shape(type_)
+                return lambda ordinal: self._value(ordinal, shape)
+
+    # --- records and sets ---
+    #
+    # Lists are records in records, often thousands deep, so both directions keep their own stack:
+    # what is still to be done, and where its result goes. A record or a set is taken up twice, to
+    # do its parts and when they are done.
+
+    def _shape(self, type_: Type) -> _Shape:
+        found = self._shapes.get(type_)
+        if found is None:
+            is_record = type_.kind is Kind.RECORD
+            found = self._shapes[type_] = _Shape(self.table(type_), is_record)
+            below = [f.type for f in self.records[type_.record]] if is_record else [type_.element]
+            for part in below:
+                assert part is not None
+                if part.kind in (Kind.RECORD, Kind.SET):
+                    found.parts.append(self._shape(part))
+                else:
+                    found.parts.append((self.encoder(part), self.decoder(part)))
+        return found
+
+    def _number(self, value: Any, shape: _Shape) -> int:
+        """Return the number of a record or a set; new ones, and new parts of them, get numbers."""
+        out = [0]
+        work: list[tuple[Any, _Shape, list[int], int, bool]] = [(value, shape, out, 0, False)]
+        while work:
+            item, shape, into, at, is_done = work.pop()
+            if is_done:
+                into[at] = shape.table.number(tuple(item) if shape.is_record else frozenset(item))
+            elif item is not None:  # nil is 0
+                parts = [0] * len(item)
+                work.append((parts, shape, into, at, True))
+                for i, (part, below) in enumerate(shape.with_parts(item)):
+                    if isinstance(below, _Shape):
+                        work.append((part, below, parts, i, False))
+                    else:
+                        parts[i] = below[0](part)
+        return out[0]
+
+    def _value(self, number: int, shape: _Shape) -> Any:
+        """Return the record or the set with this number."""
+        out: list[Any] = [None]
+        work: list[tuple[Any, _Shape, list[Any], int, bool]] = [(number, shape, out, 0, False)]
+        while work:
+            item, shape, into, at, is_done = work.pop()
+            if is_done:
+                into[at] = tuple(item) if shape.is_record else frozenset(item)
+            elif item or not shape.is_record:  # 0 is nil
+                ordinals = shape.table.items[item]
+                parts: list[Any] = [None] * len(ordinals)
+                work.append((parts, shape, into, at, True))
+                for i, (part, below) in enumerate(shape.with_parts(ordinals)):
+                    if isinstance(below, _Shape):
+                        work.append((part, below, parts, i, False))
+                    else:
+                        parts[i] = below[1](part)
+        return out[0]
+
+    # --- many values ---
+
+    def encode_rows(self, rows: Sequence[Row], types: Sequence[Type]) -> Ordinals:
+        """Return the rows as columns of ordinals, an array of shape (columns, rows)."""
+        out = np.empty((len(types), len(rows)), np.int64)
+        if not rows:
+            return out
+        for i, (values, type_) in enumerate(zip(zip(*rows, strict=True), types, strict=True)):
+            if type_.kind is Kind.FLOAT:
+                out[i] = float_ordinals(np.array(values, np.float64))
+            elif type_.kind in (Kind.NUMBER, Kind.BOOL):
+                out[i] = values
+            else:
+                out[i] = list(map(self.encoder(type_), values))
+        return out
+
+    def decode_rows(self, columns: Ordinals, types: Sequence[Type]) -> list[Row]:
+        """Return columns of ordinals as rows of values."""
+        if not types:
+            return [()] * columns.shape[1]
+        values: list[Iterable[Any]] = []
+        for ordinals, type_ in zip(columns, types, strict=True):
+            plain = ordinals.tolist()
+            values.append(plain if type_.kind is Kind.NUMBER else map(self.decoder(type_), plain))
+        return list(zip(*values, strict=True))
+
+
+def float_ordinal(value: float) -> int:
+    """Return the place of a float in the order of floats."""
+    bits: int = _INT.unpack(_FLOAT.pack(canonical_float(value)))[0]
+    return bits if bits >= 0 else bits ^ _REVERSED
+
+
+def float_value(ordinal: int) -> float:
+    """Return the float at a place in the order of floats."""
+    bits = ordinal if ordinal >= 0 else ordinal ^ _REVERSED
+    value: float = _FLOAT.unpack(_INT.pack(bits))[0]
+    return canonical_float(value)
+
+
+def float_ordinals(values: NDArray[np.float64]) -> Ordinals:
+    """Return the places of floats in the order of floats."""
+    values = np.where(np.isnan(values), np.nan, values) + 0.0  # one NaN; -0.0 + 0.0 is 0.0
+    bits = values.view(np.int64)
+    return np.where(bits >= 0, bits, bits ^ _REVERSED)

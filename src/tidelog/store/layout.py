@@ -1,0 +1,54 @@
+"""How the columns of a row are packed into words, for one order of the columns.
+
+Columns are packed in the order in which rows are sorted, from the highest bits of the first word
+down, so that comparing words compares rows. A word holds 63 bits, so that it is never negative; a
+raw column (store/domain.py) has a word to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.store.domain import RAW_BITS, Domain
+
+_WORD_BITS = 63
+
+
+class Layout:
+    """One order of the columns and the place of each in a row."""
+
+    def __init__(self, order: Sequence[int], domains: Sequence[Domain]) -> None:
+        self.order = tuple(order)
+        self.versions = tuple(domain.version for domain in domains)
+        words: list[list[int]] = []  # columns by word
+        free = 0
+        for column in self.order:
+            bits = domains[column].bits
+            if bits > free or bits == RAW_BITS:
+                words.append([])
+                free = 0 if bits == RAW_BITS else _WORD_BITS
+            words[-1].append(column)
+            free -= min(bits, free)
+        self.words = len(words)
+        self.by_column: NDArray[np.int64] = np.zeros((len(self.order), 3), np.int64)
+        """(word, shift, mask) of each column, by its number."""
+        self.by_level: NDArray[np.int64] = np.zeros((len(self.order), 5), np.int64)
+        """(word, shift, mask, mask of the bits before it, is it the last?), in sort order."""
+        for word, columns in enumerate(words):
+            shift = 0
+            for column in reversed(columns):
+                domain = domains[column]
+                self.by_column[column] = (word, shift, domain.mask)
+                before = 0 if domain.is_raw else ~((1 << (shift + domain.bits)) - 1)
+                level = self.order.index(column)
+                self.by_level[level] = (
+                    word, shift, domain.mask, before, level == len(self.order) - 1,
+                )  # fmt: skip
+                shift += domain.bits
+
+    def is_current(self, domains: Sequence[Domain]) -> bool:
+        """Return whether the domains are as they were when the layout was made."""
+        return self.versions == tuple(domain.version for domain in domains)

@@ -1,0 +1,457 @@
+"""A stored relation: a set of rows in one or more orders, with two versions during an epoch.
+
+The rows are packed words (store/layout.py). The *primary* order, columns as declared, always exists
+and holds the counts; others are built when a plan first asks for them. An epoch writes through
+`add`, `set_marks` and `set_counts`; what it overwrites is logged, so that `abort` can put it back,
+and `commit` turns the new version into the only one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import rows as kernel
+from tidelog.kernel.join import DEAD, DEAD_NOW, FLAG
+from tidelog.store.domain import Domain
+from tidelog.store.index import Index
+from tidelog.store.layout import Layout
+from tidelog.store.run import (
+    ALIVE,
+    GONE,
+    KNOWN,
+    Counts,
+    Marks,
+    Run,
+    Words,
+    compact_counts,
+    sort_words,
+    sorted_order,
+)
+
+_DEAD_SHARE = 4  # a run is rewritten when one row in this many is dead
+
+
+class Version(enum.Enum):
+    """Which rows of a relation a reader sees during an epoch: (with the tail?, largest mark)."""
+
+    OLD = (False, DEAD_NOW)
+    NEW = (True, ALIVE)
+    KEPT = (False, ALIVE)  # alive before and after
+    EITHER = (True, DEAD_NOW)  # alive before or after
+
+    @property
+    def with_tail(self) -> bool:
+        """Whether rows that this epoch added are seen."""
+        return self.value[0]
+
+    @property
+    def limit(self) -> int:
+        """The largest mark of a row that is seen."""
+        return self.value[1]
+
+
+@dataclass
+class Delta:
+    """The net change of an epoch: rows in the primary layout, sorted, the two sets disjoint."""
+
+    inserted: Words
+    deleted: Words
+
+    def __bool__(self) -> bool:
+        return bool(self.inserted.shape[1] or self.deleted.shape[1])
+
+
+@dataclass
+class Found:
+    """Where rows are in the primary order: their run (-1 for none) and position."""
+
+    run: NDArray[np.int64]
+    position: NDArray[np.int64]
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which of the rows were found."""
+        return self.run >= 0
+
+
+@dataclass
+class _Log:
+    """What an epoch has overwritten."""
+
+    marks: list[tuple[Run, NDArray[np.int64], Marks]] = field(default_factory=list)
+    counts: list[tuple[Run, NDArray[np.int64], Counts]] = field(default_factory=list)
+
+
+class StoredRelation:
+    """Rows of packed codes, in sorted runs."""
+
+    def __init__(self, name: str, domains: Sequence[Domain], *, counted: bool = False) -> None:
+        self.name = name
+        self.domains = tuple(domains)
+        self.counted = counted
+        identity = tuple(range(len(domains)))
+        self.primary = Index(Layout(identity, domains))
+        self._indexes: dict[tuple[int, ...], Index] = {identity: self.primary}
+        self._log = _Log()
+        self._replacement: StoredRelation | None = None
+        self._remember_biases()
+        self.delta: Delta = self.no_delta()
+
+    # --- layout ---
+
+    @property
+    def words(self) -> int:
+        """The number of words of a row."""
+        return self.primary.layout.words
+
+    def no_rows(self) -> Words:
+        """Return an empty set of rows."""
+        return np.empty((self.words, 0), np.int64)
+
+    def no_delta(self) -> Delta:
+        """Return a change that changes nothing."""
+        return Delta(self.no_rows(), self.no_rows())
+
+    def pack(self, codes: NDArray[np.int64]) -> Words:
+        """Return columns of codes as rows, unsorted."""
+        rows = np.empty((self.words, codes.shape[1]), np.int64)
+        kernel.pack(codes, codes.shape[1], self.primary.layout.by_column, rows)
+        return rows
+
+    def unpack(self, rows: Words) -> NDArray[np.int64]:
+        """Return rows as columns of codes."""
+        codes = np.empty((len(self.domains), rows.shape[1]), np.int64)
+        kernel.unpack(rows, rows.shape[1], self.primary.layout.by_column, codes)
+        return codes
+
+    def ordinals(self, rows: Words) -> NDArray[np.int64]:
+        """Return rows as columns of ordinals."""
+        codes = self.unpack(rows)
+        codes += _column([domain.bias for domain in self.domains])
+        return codes
+
+    def index(self, order: tuple[int, ...]) -> Index:
+        """Return the relation in the given order of columns, built on first use."""
+        found = self._indexes.get(order)
+        if found is None:
+            layout = self.primary.layout
+            assert layout.is_current(self.domains), "the layout is out of date"
+            found = Index(Layout(order, self.domains))
+            for run in self.primary.runs:
+                found.runs.append(found.sorted_run(run.words, layout, run.marks, None))
+                found.runs[-1].dead = run.dead
+                self._log_copy(run, found.runs[-1], found)
+            if self.primary.tail is not None:
+                tail = self.primary.tail
+                found.tail = found.sorted_run(tail.words, layout, tail.marks, None)
+            self._indexes[order] = found
+        return found
+
+    def _log_copy(self, run: Run, copy: Run, index: Index) -> None:
+        """Log for a copy in another order what this epoch has overwritten in `run`."""
+        entries = [(at, marks) for logged, at, marks in self._log.marks if logged is run]
+        if not entries:
+            return
+        assert run.marks is not None
+        before = run.marks.copy()
+        for at, marks in reversed(entries):
+            before[at] = marks
+        changed = np.flatnonzero(before != run.marks)
+        if len(changed):
+            rows = np.ascontiguousarray(run.words[:, changed])
+            old = index.sorted_run(rows, self.primary.layout, before[changed], None)
+            assert old.marks is not None
+            self._log.marks.append((copy, copy.locate(old.words, DEAD), old.marks))
+
+    def arranged(self, run: Run, order: tuple[int, ...]) -> Run:
+        """Return a run of the primary order in another one, without counts."""
+        if order == self.primary.layout.order:
+            return run
+        index = self._indexes.get(order) or Index(Layout(order, self.domains))
+        return index.sorted_run(run.words, self.primary.layout, run.marks, None)
+
+    @property
+    def stored(self) -> int:
+        """The number of rows in the runs, dead ones included: a size that costs nothing."""
+        return sum(len(run) for run in self.primary.all_runs())
+
+    @property
+    def indexes(self) -> dict[tuple[int, ...], Index]:
+        """The orders that exist."""
+        return self._indexes
+
+    def relayout(self) -> None:
+        """Rewrite all rows after a domain has widened. Between epochs only.
+
+        The order of codes is that of ordinals before and after, so runs stay sorted.
+        """
+        old = [(index, index.layout) for index in self._indexes.values()]
+        shifts = _column(
+            [old - new.bias for old, new in zip(self._biases, self.domains, strict=True)]
+        )
+        for index, layout in old:
+            index.layout = Layout(layout.order, self.domains)
+            for run in index.runs:
+                n = len(run)
+                codes = np.empty((len(self.domains), n), np.int64)
+                kernel.unpack(run.words, n, layout.by_column, codes)
+                codes += shifts
+                words = np.empty((index.layout.words, n), np.int64)
+                kernel.pack(codes, n, index.layout.by_column, words)
+                run.rewrite(words)
+        self.delta = self.no_delta()
+        self._remember_biases()
+
+    def _remember_biases(self) -> None:
+        self._biases = tuple(domain.bias for domain in self.domains)
+
+    # --- reading ---
+
+    def __len__(self) -> int:
+        return sum(
+            len(run) if run.marks is None else int((run.marks <= ALIVE).sum())
+            for run in self.primary.all_runs()
+        )
+
+    def alive(self, version: Version = Version.NEW) -> Iterator[Run]:
+        """Yield runs of the primary order with the rows that `version` shows, and no others."""
+        runs = self.primary.all_runs() if version.with_tail else self.primary.runs
+        for run in runs:
+            if run.marks is None or not (run.marks > version.limit).any():
+                yield run
+            else:
+                keep = run.marks <= version.limit
+                yield Run(
+                    np.ascontiguousarray(run.words[:, keep]),
+                    run.marks[keep],
+                    None if run.counts is None else run.counts[keep],
+                )
+
+    def rows(self, version: Version = Version.NEW) -> Words:
+        """Return all rows of a version, sorted."""
+        runs = list(self.alive(version))
+        if not runs:
+            return self.no_rows()
+        if len(runs) == 1:
+            return runs[0].words
+        return sort_words(np.concatenate([run.words for run in runs], axis=1))
+
+    def find(self, rows: Words, limit: int = ALIVE) -> Found:
+        """Return where the sorted `rows` are, those with marks up to `limit`."""
+        found = Found(np.full(rows.shape[1], -1, np.int64), np.full(rows.shape[1], -1, np.int64))
+        for number, run in enumerate(self.primary.all_runs()):
+            if len(run) == 0:
+                continue
+            positions = run.locate(rows, limit)
+            here = positions >= 0
+            found.run[here] = number
+            found.position[here] = positions[here]
+        return found
+
+    def marks_at(self, found: Found) -> Marks:
+        """Return the marks of rows that were found."""
+        marks = np.zeros(found.run.shape[0], np.int32)
+        for number, run in enumerate(self.primary.all_runs()):
+            if run.marks is not None:
+                here = found.run == number
+                marks[here] = run.marks[found.position[here]]
+        return marks
+
+    def counts_at(self, found: Found) -> NDArray[np.int64]:
+        """Return the counts of rows that were found."""
+        counts = np.zeros(found.run.shape[0], np.int64)
+        for number, run in enumerate(self.primary.all_runs()):
+            if run.counts is not None:
+                here = found.run == number
+                counts[here] = run.counts[found.position[here]]
+        return counts
+
+    # --- writing, within an epoch ---
+
+    def add(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
+        """Add sorted rows that no version of the current epoch shows."""
+        if rows.shape[1] == 0:
+            return
+        layout = self.primary.layout
+        kept = None if counts is None else compact_counts(counts)
+        marks = None if marks is None else marks.copy()  # `set_marks` writes to them
+        for index in self._indexes.values():
+            own = kept if index is self.primary else None
+            index.add(index.sorted_run(rows, layout, marks, own))
+
+    def set_marks(self, rows: Words, marks: Marks) -> None:
+        """Change the marks of sorted rows that the current epoch knows, in every order.
+
+        DEAD_NOW is for rows of earlier epochs. A row of this one becomes GONE, so that no version
+        shows it; it may come back by its mark as any other, or be added again.
+        """
+        layout = self.primary.layout
+        for index in self._indexes.values():
+            if index is self.primary:
+                own, own_marks = rows, marks
+            else:
+                run = index.sorted_run(rows, layout, marks, None)
+                own, own_marks = run.words, marks if run.marks is None else run.marks
+            for run in index.all_runs():
+                if len(run) == 0:
+                    continue
+                positions = run.locate(own, KNOWN)
+                here = positions >= 0
+                if here.any():
+                    at, new = positions[here], own_marks[here]
+                    held = run.need_marks()
+                    if run is index.tail:  # `abort` drops it as a whole
+                        new[new == DEAD_NOW] = GONE
+                    else:
+                        self._log.marks.append((run, at, held[at]))
+                    held[at] = new
+
+    def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
+        """Change the counts of rows that were found."""
+        for number, run in enumerate(self.primary.all_runs()):
+            here = found.run == number
+            if not here.any():
+                continue
+            assert run.counts is not None
+            new = counts[here]
+            if run.counts.dtype == np.int32 and new.max() > np.iinfo(np.int32).max:
+                run.counts = run.counts.astype(np.int64)
+            at = found.position[here]
+            if run is not self.primary.tail:
+                self._log.counts.append((run, at, run.counts[at]))
+            run.counts[at] = new
+
+    def replace(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
+        """Put sorted rows in the place of everything: what a bootstrap ends with."""
+        kept = None if counts is None else compact_counts(counts)
+        self.replace_runs([Run(rows, marks, kept)])
+
+    def replace_runs(self, runs: list[Run]) -> None:
+        """Put runs of the primary order in the place of everything."""
+        identity = self.primary.layout.order
+        self._indexes = {identity: self.primary}
+        self.primary.runs = [run for run in runs if len(run)]
+        self.primary.tail = None
+        self._log = _Log()
+
+    def append_run(self, rows: Words, marks: Marks, counts: Counts) -> None:
+        """Add sorted rows as a run of every order, outside of epochs: a round of a bootstrap."""
+        layout = self.primary.layout
+        for index in self._indexes.values():
+            own = counts if index is self.primary else None
+            index.runs.append(index.sorted_run(rows, layout, marks, own))
+
+    def empty_copy(self) -> StoredRelation:
+        """Return a relation like this one, without rows."""
+        return StoredRelation(self.name, self.domains, counted=self.counted)
+
+    def replace_at_commit(self, other: StoredRelation) -> None:
+        """Take over the rows of `other` when the epoch commits.
+
+        Until then this relation shows the change as any other epoch does: rows that `other` lacks
+        are dead, rows that it adds are in the tail.
+        """
+        assert self.primary.tail is None and not self._log.marks, "the epoch has changed rows"
+        before, after = self.rows(Version.OLD), other.rows(Version.NEW)
+        self.delta = Delta(without(after, before), without(before, after))
+        deleted, inserted = self.delta.deleted, self.delta.inserted
+        self.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+        ones = np.ones(inserted.shape[1], np.int64) if self.counted else None
+        self.add(inserted, np.zeros(inserted.shape[1], np.int32), ones)
+        self._replacement = other
+
+    # --- the end of an epoch ---
+
+    def commit(self) -> None:
+        """Make the new version the only one."""
+        if self._replacement is not None:
+            self._indexes, self.primary = self._replacement._indexes, self._replacement.primary
+            self._replacement = None
+            self._log = _Log()
+            self.delta = self.no_delta()
+            return
+        for run, at, _ in self._log.marks:
+            assert run.marks is not None
+            marks = run.marks[at]
+            assert not ((marks >= FLAG) & (marks < DEAD)).any(), "a row is still flagged"
+            gone = at[marks == DEAD_NOW]
+            run.marks[gone] = DEAD
+            run.dead += len(gone)
+        self._log = _Log()
+        for index in self._indexes.values():
+            index.absorb_tail()
+            for i, run in enumerate(index.runs):
+                if run.dead * _DEAD_SHARE > len(run):
+                    index.runs[i] = run.without_dead()
+            index.runs = [run for run in index.runs if len(run)]
+        self.delta = self.no_delta()
+
+    def abort(self) -> None:
+        """Put everything back as it was before the epoch."""
+        for run, at, marks in reversed(self._log.marks):
+            assert run.marks is not None
+            run.marks[at] = marks
+        for run, at, counts in reversed(self._log.counts):
+            assert run.counts is not None
+            run.counts[at] = counts
+        self._log = _Log()
+        self._replacement = None
+        for index in self._indexes.values():
+            index.tail = None
+        self.delta = self.no_delta()
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory of all orders."""
+        return sum(index.nbytes for index in self._indexes.values())
+
+    def _check(self) -> None:
+        """Assert that every order is sound and all of them hold the same rows and marks."""
+        wanted = None
+        idle = self.primary.tail is None and not self._log.marks
+        for index in self._indexes.values():
+            index._check()
+            name = f"order {index.layout.order}"
+            assert index.layout.is_current(self.domains), "the layout is out of date"
+            counted = any(run.counts is not None for run in index.all_runs())
+            assert not counted or index is self.primary, f"{name} is counted, not the primary only"
+            held = self._known(index)
+            if wanted is None:
+                wanted = held
+            assert np.array_equal(held[0], wanted[0]), f"{name} holds other rows"
+            assert np.array_equal(held[1], wanted[1]), f"{name} holds other marks"
+            same = (held[0][:, 1:] == held[0][:, :-1]).all(axis=0)
+            assert not same.any(), f"{name} holds a row twice"
+            assert not idle or (held[1] <= ALIVE).all(), f"{name} has marks of an epoch that ended"
+
+    def _known(self, index: Index) -> tuple[Words, Marks]:
+        """Return all rows that are not dead, sorted in the primary order, and their marks."""
+        parts, marks = [self.no_rows()], [np.zeros(0, np.int32)]
+        for run in index.all_runs():
+            held = np.zeros(len(run), np.int32) if run.marks is None else run.marks
+            keep = held != DEAD
+            words = np.ascontiguousarray(run.words[:, keep])
+            parts.append(self.primary.repacked(words, index.layout))
+            marks.append(held[keep])
+        rows = np.concatenate(parts, axis=1)
+        order = sorted_order(rows)
+        return rows[:, order], np.concatenate(marks)[order]
+
+
+def _column(numbers: Sequence[int]) -> NDArray[np.int64]:
+    """Return one number for each column, to be added to all rows."""
+    return np.array(numbers, np.int64).reshape(-1, 1)
+
+
+def without(rows: Words, others: Words) -> Words:
+    """Return the rows that are not among the others; both sorted."""
+    kept = rows.copy()
+    counts = np.zeros(rows.shape[1], np.int64)
+    none = np.zeros(0, np.int32)
+    n = kernel.remove_present(kept, counts, rows.shape[1], others, none, False, 0)
+    return np.ascontiguousarray(kept[:, :n])
