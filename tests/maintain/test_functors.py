@@ -521,7 +521,9 @@ def test_ranges_of_integers_agree_with_the_reference(type_: Type) -> None:
     st.booleans(),
 )
 def test_ranges_of_floats_agree_with_the_reference(rows: list[Row], with_step: bool) -> None:
-    if not with_step:  # no billions of steps of one
+    # No billions of steps: of one, or of next to nothing from a start where it still counts.
+    rows = [row for row in rows if row[2] != 1e-300 or abs(row[0]) > 1]
+    if not with_step:
         rows = [row for row in rows if abs(row[0] - row[1]) < 1000 or not math.isfinite(row[0])]
     check_ranges([tuple(value + 0.0 for value in row) for row in rows], FLOAT, with_step)
 
