@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import tidelog
 
-HEAVY = {"lark", "networkx", "numba", "numpy", "pandas", "polars", "pyarrow"}
+HEAVY = {"lark", "networkx", "numba", "numpy", "pandas", "polars", "pyarrow", "pydantic"}
 
 HELP = """
 import sys
@@ -68,6 +69,13 @@ def test_the_errors_are_light() -> None:
 @pytest.mark.parametrize("words", ["--help", "run --help", "check --help"])
 def test_help_is_light(words: str) -> None:
     assert loaded_after(HELP.format(words=words)) == set()
+
+
+@pytest.mark.parametrize("command", ["check", "fmt --check"])
+def test_commands_that_need_no_engine_load_the_parser_only(command: str, tmp_path: Path) -> None:
+    program = tmp_path / "p.dl"
+    program.write_text(".decl p(x: number)\np(1).\np(x) :- p(x).\n")
+    assert loaded_after(HELP.format(words=f"{command} {program}")) == {"lark"}
 
 
 def test_the_check_sees_what_is_loaded() -> None:

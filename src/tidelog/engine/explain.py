@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
-
 from tidelog.logic.program import Program, Rule, Stratum
 from tidelog.logic.stratify import dependency_graph
 
@@ -17,6 +15,8 @@ def explain(program: Program, engine: str, view: str | None = None) -> str:
     """Return the strata of the program in order, or only those that `view` needs."""
     wanted = set(program.relations)
     if view is not None:
+        import networkx as nx
+
         graph = dependency_graph(program.relations, program.rules)
         wanted = nx.ancestors(graph, view) | {view}
     lines = [f"engine: {engine} ({_ENGINES[engine]})"]

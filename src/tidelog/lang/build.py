@@ -27,6 +27,13 @@ _ORDER = "its values would depend on the order of work: number the rows when you
 _T = TypeVar("_T")
 
 
+_STRENGTH = {
+    "LOR": 0, "LXOR": 1, "LAND": 2, "BOR": 3, "BXOR": 4, "BAND": 5, "SHIFT": 6,
+    "PLUS": 7, "MINUS": 7, "STAR": 8, "SLASH": 8, "PERCENT": 8, "CARET": 9,
+}  # fmt: skip
+"""How strongly the operators bind; signs come between the last two."""
+
+
 class Refused(Exception):
     """A construct was refused and reported: the statement around it is given up."""
 
@@ -159,20 +166,43 @@ class Builder(Transformer[Token, Any]):
     def nil(self, children: list[Token], span: Span) -> s.Term:
         return s.NilLiteral(span=span)
 
-    def infix(self, children: list[Any], span: Span) -> s.Term:
-        left, op, right = children
-        return s.Call("^" if op == "**" else str(op), (left, right), span=span)
+    def expr(self, children: list[Any], span: Span) -> s.Term:
+        """Build the tree of a chain of operands and operators, the strongest binding first."""
+        chain = list(reversed(children))
+        term = self._climb(chain, 0)
+        assert not chain, "an expression ends with an operand"
+        return term
 
-    def prefix(self, children: list[Any], span: Span) -> s.Term:
-        op, operand = children
-        if op == "-":
+    def _climb(self, chain: list[Any], least: int) -> s.Term:
+        """Take an operand and the operators behind it that bind at least as strongly as `least`."""
+        left = self._operand(chain)
+        while chain and _STRENGTH[chain[-1].type] >= least:
+            operator = chain.pop()
+            strength = _STRENGTH[operator.type]
+            right = self._climb(chain, strength + 1)  # all group to the left; `^` is taken below
+            left = s.Call(str(operator), (left, right), span=left.span.to(right.span))
+        return left
+
+    def _operand(self, chain: list[Any]) -> s.Term:
+        """Take a term with the signs before it; they bind weaker than `^` behind it."""
+        item = chain.pop()
+        if not isinstance(item, Token):
+            term: s.Term = item
+            if chain and isinstance(chain[-1], Token) and chain[-1].type == "CARET":
+                chain.pop()
+                exponent = self._operand(chain)
+                term = s.Call("^", (term, exponent), span=term.span.to(exponent.span))
+            return term
+        operand = self._operand(chain)
+        span = self._token_span(item).to(operand.span)
+        if item == "-":
             # A minus before a literal belongs to it: -9223372036854775808 is a number.
             match operand:
                 case s.IntLiteral(value, text, False) if not text.startswith("-"):
                     return s.IntLiteral(-value, f"-{text}", span=span)
                 case s.FloatLiteral(text) if not text.startswith("-"):
                     return s.FloatLiteral(f"-{text}", span=span)
-        return s.Call(str(op), (operand,), span=span)
+        return s.Call(str(item), (operand,), span=span)
 
     def arguments(self, children: list[s.Term], span: Span) -> tuple[s.Term, ...]:
         return tuple(children)

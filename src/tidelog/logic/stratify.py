@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from tidelog.lang.diagnostics import Diagnostics
+from tidelog.logic.graph import components
 from tidelog.logic.program import Atom, Literal, Reduce, Relation, Rule, Stratum
 from tidelog.source import Span
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ def dependency_graph(relations: Mapping[str, Relation], rules: tuple[Rule, ...])
 
     Edge attribute `need` says where the edge comes from; `negative` holds a Span or None.
     """
+    import networkx as nx
+
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_nodes_from(relations)
     for rule in rules:
@@ -58,34 +63,30 @@ def stratify(
     relations: Mapping[str, Relation], rules: tuple[Rule, ...], diagnostics: Diagnostics
 ) -> tuple[Stratum, ...]:
     """Return the strata, lower ones first; report cycles through negation or aggregation."""
-    graph = dependency_graph(relations, rules)
-    order = {name: i for i, name in enumerate(relations)}
-    condensed = nx.condensation(graph)
+    needs: dict[str, dict[str, bool]] = {name: {} for name in relations}
+    rules_of: dict[str, list[Rule]] = {name: [] for name in relations}
+    for rule in rules:
+        head = rule.head.relation
+        rules_of[head].append(rule)
+        for need in dependencies(rule.body):
+            needs[head][need.relation] = needs[head].get(need.relation, False) or bool(need.how)
     strata: list[Stratum] = []
-    # Among the possible orders take the one closest to the program's text.
-    first = {n: min(order[m] for m in condensed.nodes[n]["members"]) for n in condensed}
-    for component in nx.lexicographical_topological_sort(condensed, key=first.__getitem__):
-        members = sorted(condensed.nodes[component]["members"], key=order.__getitem__)
+    for members in components(needs):
         inside = set(members)
-        recursive = any(graph.has_edge(a, b) for a in members for b in members)
-        if recursive:
-            _check_negation(graph.subgraph(inside), diagnostics)
-        strata.append(
-            Stratum(
-                len(strata),
-                tuple(members),
-                tuple(rule for rule in rules if rule.head.relation in inside),
-                recursive,
-            )
-        )
+        edges = [negative for a in members for b, negative in needs[a].items() if b in inside]
+        own = sorted((r for name in members for r in rules_of[name]), key=lambda rule: rule.id)
+        if any(edges):
+            graph = dependency_graph(relations, rules)
+            _report_cycle(graph.subgraph(inside), diagnostics)
+        strata.append(Stratum(len(strata), members, tuple(own), bool(edges)))
     return tuple(strata)
 
 
-def _check_negation(component: nx.DiGraph[str], diagnostics: Diagnostics) -> None:
+def _report_cycle(component: nx.DiGraph[str], diagnostics: Diagnostics) -> None:
     """Report the first edge of the component, in order of the text, that closes a bad cycle."""
+    import networkx as nx
+
     bad = [(a, b, span) for a, b, span in component.edges(data="negative") if span is not None]
-    if not bad:
-        return
     source, target, span = min(bad, key=lambda edge: (edge[2].line, edge[2].column))
     cycle = [source, *nx.shortest_path(component, target, source)]
     # Edges point from what is needed to the head; people read rules from the head.

@@ -23,11 +23,10 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-import networkx as nx
-
 from tidelog.errors import UsageError
 from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
+from tidelog.logic.graph import components
 from tidelog.logic.safety import newly_bound, pattern_variables, term_variables
 from tidelog.plan.body import (
     Apply,
@@ -157,19 +156,14 @@ class _Lowering:
         return self._projections[key]
 
     def _layers(self) -> tuple[Layer, ...]:
-        graph: nx.DiGraph[str] = nx.DiGraph()
-        graph.add_nodes_from(self.relations)
+        needs: dict[str, set[str]] = {name: set() for name in self.relations}
         for rule in self.rules:
-            graph.add_edges_from((atom.relation, rule.head.relation) for atom in rule.atoms)
+            needs[rule.head.relation].update(atom.relation for atom in rule.atoms)
         for aggregation in self.aggregations.values():
-            graph.add_edge(aggregation.source, aggregation.result)
-        place = {name: i for i, name in enumerate(self.relations)}
-        condensed = nx.condensation(graph)
-        first = {n: min(place[m] for m in condensed.nodes[n]["members"]) for n in condensed}
+            needs[aggregation.result].add(aggregation.source)
         layers = []
-        for component in nx.lexicographical_topological_sort(condensed, key=first.__getitem__):
-            names = tuple(sorted(condensed.nodes[component]["members"], key=place.__getitem__))
-            recursive = any(graph.has_edge(a, b) for a in names for b in names)
+        for names in components(needs):
+            recursive = any(needs[name].intersection(names) for name in names)
             rules = tuple(rule for rule in self.rules if rule.head.relation in names)
             if recursive:
                 self._refuse_unstratified(frozenset(names), rules)
