@@ -12,7 +12,6 @@ cannot hold anything, and a `symbol` may not flow into a `City` column (logic/ty
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.errors import did_you_mean
@@ -33,6 +32,7 @@ from tidelog.logic.clashes import (
     mismatch,
     needs_one_type,
 )
+from tidelog.logic.declared import DeclaredUses
 from tidelog.logic.functors import (
     CALLS,
     FUNCTOR_NAMES,
@@ -66,7 +66,6 @@ from tidelog.values.types import (
     NUMBER,
     SYMBOL,
     UNSIGNED,
-    Field,
     Kind,
     Type,
     set_type,
@@ -75,14 +74,6 @@ from tidelog.values.types import (
 _INT_KINDS = NUMERIC
 _REAL_KINDS = frozenset({Kind.FLOAT, Kind.DECIMAL})
 _STRING_KINDS = frozenset({Kind.SYMBOL, Kind.DATE, Kind.TIMESTAMP})
-
-
-@dataclass
-class _Uses:
-    """Where a variable gets its values from, and where they go: for the declared types."""
-
-    sources: list[tuple[frozenset[str], str, Span]] = field(default_factory=list)
-    sinks: list[tuple[frozenset[str], str, Span]] = field(default_factory=list)
 
 
 class Inference:
@@ -100,7 +91,7 @@ class Inference:
         self._types = types
         self._diagnostics = diagnostics
         self._deferred: list[Callable[[bool], bool]] = []
-        self._uses: dict[tuple[int, str], _Uses] = {}
+        self._declared = DeclaredUses(types, diagnostics)
 
     def run(self, rule_id: int) -> p.Rule | None:
         """Return the typed rule, or None when something was reported."""
@@ -115,7 +106,7 @@ class Inference:
         if len(self._diagnostics) > before:
             return None
         rule = p.Rule(rule_id, head(), tuple(make() for make in body), clause.text, clause.span)
-        self._check_declared()
+        self._declared.check()
         return rule if len(self._diagnostics) == before else None
 
     def _error(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
@@ -172,7 +163,7 @@ class Inference:
             place = f"column `{column.name}` of `{relation.name}`"
             message = mismatch(place, column.type, draft)
             self._give(draft, column.type, message, origin=place)
-            self._note_use(arg, column, scope, is_sink=is_sink, is_source=is_source)
+            self._declared.note(arg, column, scope, is_sink=is_sink, is_source=is_source)
         return drafts
 
     def _range(
@@ -568,50 +559,3 @@ class Inference:
                 hint_for(draft, Kind.NUMBER if Kind.NUMBER in kinds else min(kinds, key=str)),
             )
             draft.cell.spoil()
-
-    # --- declared types ---
-
-    def _note_use(
-        self, term: s.Term, column: Field, scope: Scope, *, is_sink: bool, is_source: bool
-    ) -> None:
-        """Remember that `term` is used as `column`; records pass on to their fields."""
-        match term:
-            case s.Variable(name):
-                uses = self._uses.setdefault((id(scope.owner(name)), name), _Uses())
-                use = (self._types.extent_of_declared(column.declared), column.declared, term.span)
-                if is_sink:
-                    uses.sinks.append(use)
-                if is_source:
-                    uses.sources.append(use)
-            case s.RecordTerm(args) if column.type.kind is Kind.RECORD:
-                fields = self._types.records[column.type.record]
-                if len(fields) == len(args):
-                    for arg, part in zip(args, fields, strict=True):
-                        self._note_use(arg, part, scope, is_sink=is_sink, is_source=is_source)
-
-    def _check_declared(self) -> None:
-        for (_, name), uses in self._uses.items():
-            if not uses.sources:
-                continue
-            extent, first, _ = uses.sources[0]
-            for other, declared, span in uses.sources[1:]:
-                if not extent & other:
-                    self._error(
-                        "type-mismatch",
-                        f"`{name}` is {with_article(f'`{first}`')} and"
-                        f" {with_article(f'`{declared}`')}: no value is both",
-                        span,
-                        f"if the values are comparable, say so: `as({name}, {declared})`",
-                    )
-                    return
-                extent, first = extent & other, first if extent <= other else declared
-            for sink, declared, span in uses.sinks:
-                if not extent <= sink:
-                    never = "not always" if extent & sink else "not"
-                    self._error(
-                        "type-mismatch",
-                        f"`{name}` is {with_article(f'`{first}`')}, which is {never}"
-                        f" {with_article(f'`{declared}`')}",
-                        span,
-                        f"say that it is one: `as({name}, {declared})`",
-                    )
