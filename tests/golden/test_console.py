@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.cases import GOLDEN, read_case, read_output
+from tidelog.cli.main import main
 
 SCRIPT = Path(sys.executable).with_name("tidelog")
 CASES = (
@@ -72,3 +73,20 @@ def test_wrong_usage_ends_with_2(arguments: list[str], message: str, tmp_path: P
     assert message in ended.stderr
     assert ended.stdout == ""
     assert [path.name for path in tmp_path.iterdir()] == ["p.dl"]
+
+
+def test_an_interrupt_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "p.dl").write_text(".decl p(x: number) p(1). .output p")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tidelog.cli.run.Database", interrupted)
+    monkeypatch.setattr("sys.argv", ["tidelog", "run", "p.dl", "-D", "out"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted: nothing was written\n"
+    assert not (tmp_path / "out").exists()

@@ -94,7 +94,12 @@ def run(
     """
     from tidelog.cli.run import run_program
 
-    run_program(program, facts, output, epochs, stats, engine.value)
+    try:
+        run_program(program, facts, output, epochs, stats, engine.value)
+    except KeyboardInterrupt:
+        # Here, because typer would end the process without a word.
+        print("interrupted: nothing was written", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 @app.command()
@@ -144,9 +149,6 @@ def main() -> None:
         _fail(error, 2)
     except TidelogError as error:
         _fail(error, 1)
-    except KeyboardInterrupt:
-        print("interrupted: nothing was written", file=sys.stderr)
-        sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (`tidelog .. | head`): that is its right.
         sys.stderr.close()
