@@ -19,7 +19,8 @@ from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.joins import DomainOverflow
-from tidelog.plan.lower import Layer, lower
+from tidelog.plan.lower import lower
+from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
 from tidelog.store.relation import Delta, Version
 from tidelog.values.types import Row

@@ -66,7 +66,7 @@ _LOWEST = np.int64(-(2**63))
 
 
 @njit(cache=True)
-def _alive(atoms, runs, low, high, atom, level):  # type: ignore[no-untyped-def]
+def _alive(atoms, runs, low, high, atom, level):
     """Return the level mark of the one live row in the atom's range, or -1 when there is none."""
     for r in range(atoms[atom, RUN_COUNT]):
         at = low[atom, level, r]
@@ -83,7 +83,7 @@ def _alive(atoms, runs, low, high, atom, level):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _narrow(  # type: ignore[no-untyped-def]
+def _narrow(
     atoms, runs, fields, cols, slots, low, high, cursor, atom, level, level_to, start, stop
 ):
     """Narrow the atom by the known values of the columns [level, level_to), all in one word.
@@ -129,7 +129,7 @@ def _narrow(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _leap(atoms, runs, fields, parts, low, high, cursor, start, stop):  # type: ignore[no-untyped-def]
+def _leap(atoms, runs, fields, parts, low, high, cursor, start, stop):
     """Return whether there is a next value on which the atoms in `parts` agree, and that value.
 
     Each atom in turn moves to its first value that is not below the largest seen so far; when all
@@ -173,7 +173,7 @@ def _leap(atoms, runs, fields, parts, low, high, cursor, start, stop):  # type: 
 
 
 @njit(cache=True)
-def _enter(atoms, runs, fields, low, high, cursor, atom, level, value):  # type: ignore[no-untyped-def]
+def _enter(atoms, runs, fields, low, high, cursor, atom, level, value):
     """Narrow the atom to `value`, at which its cursor stands, and move the cursor behind it."""
     word, shift = fields[atom, level, 0], fields[atom, level, 1]
     mask, prefix = fields[atom, level, 2], fields[atom, level, 3]
@@ -198,7 +198,7 @@ def _enter(atoms, runs, fields, low, high, cursor, atom, level, value):  # type:
 
 
 @njit(cache=True)
-def join(  # type: ignore[no-untyped-def]
+def join(
     steps, parts, cols, segments, fields, atoms, runs, code, emits, pieces,
     slots, low, high, cursor, rest, flagged, out, state, mode,
 ):  # fmt: skip

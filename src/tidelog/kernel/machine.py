@@ -88,13 +88,13 @@ _LOOK_UP = 70
 
 
 @njit(cache=True)
-def float_from_ordinal(ordinal):  # type: ignore[no-untyped-def]
+def float_from_ordinal(ordinal):
     """Return the float with this place in the order of floats."""
     return float_of(ordinal if ordinal >= 0 else ordinal ^ _REVERSED)
 
 
 @njit(cache=True)
-def ordinal_from_float(value):  # type: ignore[no-untyped-def]
+def ordinal_from_float(value):
     """Return the place of a float in the order of floats; there is one NaN and one zero."""
     if np.isnan(value):
         return _NAN
@@ -105,7 +105,7 @@ def ordinal_from_float(value):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _divide(a, b):  # type: ignore[no-untyped-def]
+def _divide(a, b):
     """Return a / b rounded towards zero; b is not 0 and the result fits."""
     quotient = a // b
     if quotient < 0 and quotient * b != a:
@@ -114,7 +114,7 @@ def _divide(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _power(base, exponent):  # type: ignore[no-untyped-def]
+def _power(base, exponent):
     """Return (base ^ exponent, failure)."""
     if exponent < 0:
         if base == 0:
@@ -139,7 +139,7 @@ def _power(base, exponent):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _u_power(base, exponent):  # type: ignore[no-untyped-def]
+def _u_power(base, exponent):
     result = np.uint64(1)
     while exponent > np.uint64(0):
         if exponent & np.uint64(1):
@@ -155,7 +155,7 @@ def _u_power(base, exponent):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _unsigned(op, a, b):  # type: ignore[no-untyped-def]
+def _unsigned(op, a, b):
     """Return (ordinal, failure) of an operation on two unsigned ordinals."""
     x, y = np.uint64(a ^ _MIN), np.uint64(b ^ _MIN)
     failure = 0
@@ -184,7 +184,7 @@ def _unsigned(op, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _floating(op, a, b):  # type: ignore[no-untyped-def]
+def _floating(op, a, b):
     """Return the ordinal of an operation on two float ordinals, as IEEE 754 has it."""
     x, y = float_from_ordinal(a), float_from_ordinal(b)
     if op == _F_ADD:
@@ -199,7 +199,7 @@ def _floating(op, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _bits(op, a, b):  # type: ignore[no-untyped-def]
+def _bits(op, a, b):
     """Return the result of an operation on bit patterns; shifts use six bits of the distance."""
     if op == _BAND:
         return a & b
@@ -227,7 +227,7 @@ def _bits(op, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _convert(op, a):  # type: ignore[no-untyped-def]
+def _convert(op, a):
     """Return (ordinal, failure) of a conversion between kinds of numbers."""
     if op == _N_TO_F:
         return ordinal_from_float(np.float64(a)), 0
@@ -251,7 +251,7 @@ def _convert(op, a):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def run_code(code, start, stop, slots):  # type: ignore[no-untyped-def]
+def run_code(code, start, stop, slots):
     """Run the instructions [start, stop); return 0 or the failure of the first that failed."""
     for i in range(start, stop):
         op, into = code[i, 0], code[i, 1]

@@ -12,7 +12,7 @@ from numba import njit
 
 
 @njit(cache=True, inline="always")
-def _compare(a, i, b, j):  # type: ignore[no-untyped-def]
+def _compare(a, i, b, j):
     """Return -1, 0 or 1 as row i of `a` is before, equal to or after row j of `b`."""
     for w in range(a.shape[0]):
         if a[w, i] < b[w, j]:
@@ -23,7 +23,7 @@ def _compare(a, i, b, j):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _find(rows, low, high, keys, j):  # type: ignore[no-untyped-def]
+def _find(rows, low, high, keys, j):
     """Return the first position in [low, high) of `rows` not before row j of `keys`: galloping."""
     if low >= high or _compare(rows, low, keys, j) >= 0:
         return low
@@ -46,7 +46,7 @@ def _find(rows, low, high, keys, j):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _find_word(words, low, high, target):  # type: ignore[no-untyped-def]
+def _find_word(words, low, high, target):
     if low >= high or words[low] >= target:
         return low
     before = low
@@ -68,7 +68,7 @@ def _find_word(words, low, high, target):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def settle_ties(rows, order):  # type: ignore[no-untyped-def]
+def settle_ties(rows, order):
     """Finish `order`, which sorts the first word only: sort ties by the words behind it."""
     n = order.shape[0]
     start = 0
@@ -82,7 +82,7 @@ def settle_ties(rows, order):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _sort_group(rows, order, start, stop):  # type: ignore[no-untyped-def]
+def _sort_group(rows, order, start, stop):
     """Sort order[start:stop] by all words: heap sort, so that no input is slow."""
     n = stop - start
     for root in range(n // 2 - 1, -1, -1):
@@ -93,7 +93,7 @@ def _sort_group(rows, order, start, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _sift(rows, order, start, root, n):  # type: ignore[no-untyped-def]
+def _sift(rows, order, start, root, n):
     while True:
         child = 2 * root + 1
         if child >= n:
@@ -110,7 +110,7 @@ def _sift(rows, order, start, root, n):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def unique_sums(rows, n, weights, has_weights, counts):  # type: ignore[no-untyped-def]
+def unique_sums(rows, n, weights, has_weights, counts):
     """Keep one of equal rows each, in place; add up their weights (or 1 each) in `counts`."""
     kept = 0
     i = 0
@@ -140,7 +140,7 @@ def unique_sums(rows, n, weights, has_weights, counts):  # type: ignore[no-untyp
 
 
 @njit(cache=True)
-def remove_present(rows, counts, n, run, levels, has_levels, limit):  # type: ignore[no-untyped-def]
+def remove_present(rows, counts, n, run, levels, has_levels, limit):
     """Drop rows that `run` holds alive, in place, and their counts; return how many are left."""
     kept = 0
     at = 0
@@ -164,7 +164,7 @@ def remove_present(rows, counts, n, run, levels, has_levels, limit):  # type: ig
 
 
 @njit(cache=True)
-def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):  # type: ignore[no-untyped-def]
+def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     """Write the union of two sets of rows, with the counts of rows in both added up."""
     i = j = out = 0
     words = a.shape[0]
@@ -204,7 +204,7 @@ def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):  # type: ignor
 
 
 @njit(cache=True)
-def merge_runs(  # type: ignore[no-untyped-def]
+def merge_runs(
     a,
     levels_a,
     counts_a,
@@ -256,7 +256,7 @@ def merge_runs(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def locate(run, levels, has_levels, limit, rows, n, positions):  # type: ignore[no-untyped-def]
+def locate(run, levels, has_levels, limit, rows, n, positions):
     """Write the position in `run` of each of the sorted `rows`, or -1; dead rows are not found."""
     at = 0
     size = run.shape[1]
@@ -278,7 +278,7 @@ def locate(run, levels, has_levels, limit, rows, n, positions):  # type: ignore[
 
 
 @njit(cache=True)
-def repack(rows, n, fields, into_fields, into):  # type: ignore[no-untyped-def]
+def repack(rows, n, fields, into_fields, into):
     """Write the rows in another layout; a field is (word, shift, mask), one for each column."""
     for w in range(into.shape[0]):
         for i in range(n):
@@ -291,7 +291,7 @@ def repack(rows, n, fields, into_fields, into):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def pack(columns, n, fields, into):  # type: ignore[no-untyped-def]
+def pack(columns, n, fields, into):
     """Write columns of codes as rows of words."""
     for w in range(into.shape[0]):
         for i in range(n):
@@ -304,7 +304,7 @@ def pack(columns, n, fields, into):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def unpack(rows, n, fields, columns):  # type: ignore[no-untyped-def]
+def unpack(rows, n, fields, columns):
     """Write rows of words as columns of codes."""
     for c in range(fields.shape[0]):
         source, shift, mask = rows[fields[c, 0]], fields[c, 1], fields[c, 2]
@@ -314,7 +314,7 @@ def unpack(rows, n, fields, columns):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def distinct_prefixes(rows, n, fields, into):  # type: ignore[no-untyped-def]
+def distinct_prefixes(rows, n, fields, into):
     """Write how many distinct prefixes of 1, 2, .. columns the sorted rows have."""
     width = fields.shape[0]
     for c in range(width):

@@ -8,7 +8,7 @@ from tidelog.kernel.memory import load64
 
 
 @njit(cache=True, inline="always")
-def gallop(address, low, high, target):  # type: ignore[no-untyped-def]
+def gallop(address, low, high, target):
     """Return the first position in [low, high) whose word is at least `target`, or `high`.
 
     Steps double from `low` on, then a binary search closes in: O(log d) for a place d rows away.

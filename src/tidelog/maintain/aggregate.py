@@ -20,7 +20,7 @@ from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.plan.body import AtomUse
 from tidelog.plan.externals import UNORDERED
-from tidelog.plan.lower import Aggregation
+from tidelog.plan.lowered import Aggregation
 from tidelog.plan.steps import Plan, Scan, Seek, Step
 from tidelog.store.codec import float_ordinal, float_value
 from tidelog.store.domain import RAW_BITS, Domain

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.program import CHUNK
 from tidelog.plan.body import Assign, Rule
-from tidelog.plan.lower import Lowered
+from tidelog.plan.lowered import Lowered
 from tidelog.plan.order import Stats
 from tidelog.store.codec import Codec
 from tidelog.store.domain import Domain

@@ -20,7 +20,7 @@ from tidelog.maintain.gather import Tally
 from tidelog.maintain.joins import Reader, Reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.plan.body import AtomUse
-from tidelog.plan.lower import Layer
+from tidelog.plan.lowered import Layer
 from tidelog.store.relation import Delta, Version
 from tidelog.store.run import Run, Words
 

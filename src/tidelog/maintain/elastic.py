@@ -38,7 +38,7 @@ from tidelog.maintain.gather import Tally, distinct, earliest
 from tidelog.maintain.joins import HEAD, Reader, Reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.plan.body import AtomUse
-from tidelog.plan.lower import Layer
+from tidelog.plan.lowered import Layer
 from tidelog.store.relation import Delta, StoredRelation, Version
 from tidelog.store.run import ALIVE, Run, Words, compact_counts, merge
 

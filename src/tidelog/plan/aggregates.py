@@ -1,0 +1,262 @@
+"""An aggregate becomes relations: its source, its result, and the groups that are asked for.
+
+The picture is in plan/lower.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+from tidelog.logic import program as p
+from tidelog.logic.functors import FALLIBLE
+from tidelog.logic.safety import newly_bound, term_variables
+from tidelog.plan.lowered import Aggregation
+from tidelog.source import Span
+from tidelog.values.types import Kind, Type
+
+_NEUTRAL: dict[str, Any] = {"count": 0, "sum": 0, "total": 0.0, "setof": frozenset(), "concat": ""}
+
+
+class Lowering(Protocol):
+    """What is needed of the lowering of the whole program."""
+
+    relations: dict[str, tuple[Type, ...]]
+    aggregations: dict[str, Aggregation]
+
+    def fresh_relation(self, hint: str, types: Sequence[Type]) -> str:
+        """Make a relation."""
+
+    def add_rule(
+        self,
+        head: str,
+        args: tuple[p.Term, ...],
+        body: tuple[p.Literal, ...],
+        text: str,
+        span: Span | None,
+    ) -> None:
+        """Lower one rule."""
+
+    def stratum_of(self, relation: str) -> frozenset[str]:
+        """Return the relations that depend on each other with this one, if it is recursive."""
+
+
+def types_of(terms: Iterable[p.Term]) -> Iterable[tuple[str, Type]]:
+    """Yield the variables of terms, with their types."""
+    for term in terms:
+        match term:
+            case p.Var(name, type_):
+                yield name, type_
+            case p.MakeRecord(args) | p.Apply(_, args):
+                yield from types_of(args)
+
+
+class AggregateLowering:
+    """Lowers one aggregate of a rule."""
+
+    def __init__(
+        self,
+        whole: Lowering,
+        body: tuple[p.Literal, ...],
+        reduce: p.Reduce,
+        head: str,
+        text: str,
+        span: Span | None,
+    ) -> None:
+        self._whole = whole
+        self._body = body
+        self._reduce = reduce
+        self._head = head
+        self._text = text
+        self._span = span
+
+    def atom(self) -> p.Atom:
+        """Return the atom that takes the place of the aggregate."""
+        reduce = self._reduce
+        types = dict(self._all_types())
+        group = tuple(p.Var(name, types[name]) for name in reduce.group)
+        needs_wanted = self._needs_outer()
+        wanted = self._wanted(group) if needs_wanted or reduce.op in _NEUTRAL else None
+        source, columns = self._source(group, types, wanted if needs_wanted else None)
+        result_type = reduce.result.type
+        result = self._whole.fresh_relation(f"{reduce.op}", [*(v.type for v in group), result_type])
+        target = None if reduce.target is None else columns[-1]
+        self._whole.aggregations[result] = Aggregation(
+            result, source, reduce.op, columns[: len(group)], target,
+            columns[len(group) : len(group) + len(reduce.local)],
+            None if reduce.target is None else reduce.target.type, result_type,
+            self._text, self._span,
+        )  # fmt: skip
+        if reduce.op in _NEUTRAL:
+            assert wanted is not None
+            result = self._with_neutral(result, source, columns, group, wanted)
+        return p.Atom(result, (*group, reduce.result), reduce.span)
+
+    def _all_types(self) -> Iterable[tuple[str, Type]]:
+        def walk(literals: tuple[p.Literal, ...]) -> Iterable[tuple[str, Type]]:
+            for literal in literals:
+                match literal:
+                    case p.Atom(args=args) | p.Test(args=args):
+                        yield from types_of(args)
+                    case p.Compare(_, left, right):
+                        yield from types_of((left, right))
+                    case p.Generate(target, args):
+                        yield from types_of((target, *args))
+                    case p.Reduce(result, _, target, body):
+                        yield from types_of((result,))
+                        yield from walk(body)
+
+        yield from walk(self._body)
+        # The aggregate's own variables last: they hide outer ones of the same name.
+        yield from walk(self._reduce.body)
+        if self._reduce.target is not None:
+            yield from types_of((self._reduce.target,))
+
+    def _needs_outer(self) -> bool:
+        """Return whether the body cannot find the values of the shared variables by itself."""
+        bound: set[str] = set()
+        size = -1
+        while size != len(bound):
+            size = len(bound)
+            for literal in self._reduce.body:
+                bound |= newly_bound(literal, bound)
+        return not bound.issuperset(self._reduce.group)
+
+    def _wanted(self, group: tuple[p.Var, ...]) -> str:
+        """Return the relation of the groups that the rest of the rule asks for."""
+        needed = {v.name for v in group}
+        own = self._whole.stratum_of(self._head)
+        # More groups than asked for do no harm. So first without what depends on the result, then
+        # without what may fail, and with other aggregates only if a group variable is one's result.
+        for left_out, fallible, aggregates in (
+            (own, False, False), (own, True, False), (own, True, True),
+            (frozenset(), False, False), (frozenset(), True, False), (frozenset(), True, True),
+        ):  # fmt: skip
+            kept, bound = self._runnable(left_out, fallible, aggregates)
+            if bound.issuperset(needed):
+                break
+        name = self._whole.fresh_relation(f"{self._head}@wanted", [v.type for v in group])
+        self._whole.add_rule(name, group, tuple(kept), self._text, self._span)
+        return name
+
+    def _runnable(
+        self, left_out: frozenset[str], fallible: bool, aggregates: bool
+    ) -> tuple[list[p.Literal], set[str]]:
+        """Return the literals that can do without this aggregate, and what they bind."""
+        bound: set[str] = set()
+        kept: list[p.Literal] = []
+        moved = True
+        while moved:
+            moved = False
+            for literal in self._body:
+                if literal in kept or literal is self._reduce:
+                    continue
+                if isinstance(literal, p.Reduce) and not aggregates:
+                    continue
+                if isinstance(literal, p.Atom) and literal.relation in left_out:
+                    continue
+                if _can_run(literal, bound, fallible):
+                    kept.append(literal)
+                    bound |= newly_bound(literal, bound)
+                    moved = True
+        return kept, bound
+
+    def _source(
+        self, group: tuple[p.Var, ...], types: Mapping[str, Type], wanted: str | None
+    ) -> tuple[str, tuple[int, ...]]:
+        """Return the relation of the body's assignments, and its columns: group, local, target."""
+        reduce = self._reduce
+        local = tuple(p.Var(name, types[name]) for name in reduce.local)
+        target = reduce.target
+        wanted_columns = [*group, *local]
+        if isinstance(target, p.Var):
+            target_place = [v.name for v in wanted_columns].index(target.name)
+        else:
+            target_place = len(wanted_columns)
+        body = reduce.body
+        if wanted is None and len(body) == 1 and isinstance(body[0], p.Atom):
+            atom = body[0]
+            names = [arg.name if isinstance(arg, p.Var) else None for arg in atom.args]
+            plain = None not in names and len(set(names)) == len(names)
+            if plain and target_place < len(wanted_columns):
+                columns = tuple(names.index(v.name) for v in wanted_columns)
+                return atom.relation, (*columns, columns[target_place])
+            if plain and target is None:
+                return atom.relation, tuple(names.index(v.name) for v in wanted_columns)
+        args: tuple[p.Term, ...] = tuple(wanted_columns)
+        if target is not None and target_place == len(wanted_columns):
+            args = (*args, target)
+        name = self._whole.fresh_relation(f"{self._head}@source", [a.type for a in args])
+        if wanted is not None:
+            body = (p.Atom(wanted, group, reduce.span), *body)
+        self._whole.add_rule(name, args, body, self._text, self._span)
+        columns = tuple(range(len(wanted_columns)))
+        return name, columns if target is None else (*columns, target_place)
+
+    def _with_neutral(
+        self,
+        result: str,
+        source: str,
+        columns: tuple[int, ...],
+        group: tuple[p.Var, ...],
+        wanted: str,
+    ) -> str:
+        """Return the relation that also has the groups without rows, with the neutral element."""
+        reduce = self._reduce
+        type_ = reduce.result.type
+        value = p.Var("%value", type_)
+        name = self._whole.fresh_relation(f"{reduce.op}@value", [*(v.type for v in group), type_])
+        span = reduce.span
+        self._whole.add_rule(
+            name, (*group, value), (p.Atom(result, (*group, value), span),), self._text, self._span
+        )
+        arity = len(self._whole.relations[source])
+        args: list[p.Term] = [p.Wildcard(t) for t in self._whole.relations[source]]
+        for column, variable in zip(columns, group, strict=False):
+            args[column] = variable
+        assert len(args) == arity
+        neutral = _NEUTRAL[reduce.op]
+        if type_.kind is Kind.FLOAT:
+            neutral = 0.0
+        elif type_.kind is Kind.DECIMAL:
+            neutral = Decimal(0).scaleb(-type_.scale)
+        self._whole.add_rule(
+            name,
+            (*group, p.Const(neutral, type_)),
+            (
+                p.Atom(wanted, group, span),
+                p.Atom(source, tuple(args), span, negated=True),
+            ),
+            self._text,
+            self._span,
+        )
+        return name
+
+
+def _can_run(literal: p.Literal, bound: set[str], fallible: bool) -> bool:
+    """Return whether a literal has its inputs, and cannot fail unless that is allowed."""
+    match literal:
+        case p.Atom(args=args, negated=negated):
+            return not negated or bound.issuperset(term_variables(args))
+        case p.Compare(op, left, right):
+            if not fallible and any(_may_fail(side) for side in (left, right)):
+                return False
+            sides = [bound.issuperset(term_variables((side,))) for side in (left, right)]
+            return all(sides) or (op is p.Comparison.EQ and any(sides))
+        case p.Generate(_, args):
+            return bound.issuperset(term_variables(args))
+        case p.Test(name, args):
+            return (fallible or name != "match") and bound.issuperset(term_variables(args))
+        case p.Reduce(group=group):
+            return bound.issuperset(group)
+
+
+def _may_fail(term: p.Term) -> bool:
+    match term:
+        case p.Apply(op, args):
+            return op in FALLIBLE or any(map(_may_fail, args))
+        case p.MakeRecord(args):
+            return any(map(_may_fail, args))
+        case _:
+            return False

@@ -1,0 +1,47 @@
+"""A lowered program: what plan/lower.py makes, and maintain keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidelog.plan.body import Rule
+from tidelog.source import Span
+from tidelog.values.types import Type
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A relation whose rows are (group.., aggregate), one for each group of `source`."""
+
+    result: str
+    source: str
+    op: str
+    group: tuple[int, ...]
+    """The columns of `source` that the aggregate is taken by."""
+    target: int | None
+    """The column that is aggregated; None counts rows."""
+    order: tuple[int, ...]
+    """The columns by which rows are ordered, for `concat`."""
+    target_type: Type | None
+    result_type: Type
+    text: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Relations that depend on each other, and what derives them: rules, or an aggregation."""
+
+    relations: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    recursive: bool
+    aggregation: Aggregation | None = None
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program in the kernel's terms. Names with `@` are those that lowering has made."""
+
+    relations: Mapping[str, tuple[Type, ...]]
+    layers: tuple[Layer, ...]
