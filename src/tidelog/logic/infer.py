@@ -76,6 +76,14 @@ _REAL_KINDS = frozenset({Kind.FLOAT, Kind.DECIMAL})
 _STRING_KINDS = frozenset({Kind.SYMBOL, Kind.DATE, Kind.TIMESTAMP})
 
 
+def _is_text(*drafts: Draft) -> bool:
+    """Return whether one of the terms is a string literal of a type not known yet."""
+    return any(
+        d.cell.type is None and d.cell.kinds is not None and d.cell.kinds <= _STRING_KINDS
+        for d in drafts
+    )
+
+
 class Inference:
     """Types one clause."""
 
@@ -410,21 +418,24 @@ class Inference:
             )  # fmt: skip
 
     def _sum(self, term: s.Call, name: str, args: list[Draft]) -> Draft:
-        """`+` and `-` work on numbers, and move dates by days and timestamps by microseconds."""
+        """`+` and `-` work on numbers, and move dates by days and timestamps by microseconds.
+
+        `+` also joins symbols, as `cat` does.
+        """
         left, right = args
-        cell = Cell(kinds=NUMERIC | TEMPORAL)
-        result = Draft(
-            cell,
-            lambda: p.Apply(
-                INFIX[name].op, (left.make(), right.make()), self._settled(cell), term.span
-            ),
-            term,
-        )
+        cell = Cell(kinds=NUMERIC | TEMPORAL | (TEXT if name == "+" else frozenset()))
+
+        def make() -> p.Term:
+            type_ = self._settled(cell)
+            op = "cat" if type_ == SYMBOL else INFIX[name].op
+            return p.Apply(op, (left.make(), right.make()), type_, term.span)
+
+        result = Draft(cell, make, term)
 
         def resolve(force: bool) -> bool:
             a, b, r = left.cell.type, right.cell.type, cell.type
             if a is not None and a.kind in TEMPORAL:
-                if name == "-" and (b == a or (b is None and r == NUMBER)):
+                if name == "-" and (b == a or _is_text(right) or (b is None and r == NUMBER)):
                     self._same(left, right, term.span, lambda: "")
                     self._give(result, NUMBER, self._sum_message(term, left, right), TEMPORAL_SUM)
                     return True
@@ -453,6 +464,13 @@ class Inference:
                 self._give(left, r, self._sum_message(term, left, right), TEMPORAL_SUM)
                 self._give(right, NUMBER, self._sum_message(term, left, right), TEMPORAL_SUM)
                 return True
+            joins = name == "+" and r in (None, SYMBOL)
+            if joins and (SYMBOL in (a, b, r) or (force and _is_text(left, right))):
+                for draft in (left, right, result):
+                    self._give(draft, SYMBOL, self._sum_message(term, left, right))
+                return True
+            if joins and not force and _is_text(left, right):
+                return False  # the literal may still turn out to be a date
             known = [c.kinds for c in (left.cell, right.cell) if c.kinds is not None]
             if force or len(known) == 2 or (known and r is not None and name == "+"):
                 self._merge_uniform(name, INFIX[name], args, result)
