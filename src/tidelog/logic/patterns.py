@@ -11,6 +11,7 @@ import warnings
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.source import Span
+from tidelog.values.patterns import python_pattern
 
 
 def check_pattern(pattern: s.Term, diagnostics: Diagnostics) -> None:
@@ -20,7 +21,7 @@ def check_pattern(pattern: s.Term, diagnostics: Diagnostics) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd but legal patterns are the user's business
-            re.compile(pattern.value)
+            re.compile(python_pattern(pattern.value))
     except re.error as error:
         hint = r"a sign such as `(` or `*` itself is written with two backslashes: `\\(`"
         if error.msg == "nothing to repeat":

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from tidelog.plan.externals import UNORDERED, is_external
 from tidelog.store.codec import Codec, float_ordinal, float_ordinals, float_value
 from tidelog.values.order import sort_key
+from tidelog.values.patterns import python_pattern
 from tidelog.values.scalars import symbol_ordinal
 from tidelog.values.text import value_formatter, value_parser
 from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, Kind, Type
@@ -408,7 +409,7 @@ def _pattern(pattern: str) -> re.Pattern[str] | str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd but legal patterns are the user's business
-            return re.compile(pattern)
+            return re.compile(python_pattern(pattern))
     except (re.error, OverflowError, RecursionError) as error:
         return f"`{pattern}` is not a regular expression: {error}"
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from tidelog.values.order import sort_key
+from tidelog.values.patterns import python_pattern
 from tidelog.values.scalars import canonical_float, symbol_ordinal
 from tidelog.values.text import format_value, parse_value
 from tidelog.values.types import (
@@ -223,7 +224,7 @@ def _move(op: str, args: list[Any], types: list[Type]) -> Any:
 @lru_cache(maxsize=1024)
 def _pattern(pattern: str) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
+        return re.compile(python_pattern(pattern))
     except re.error as error:
         raise Failure(f"`{pattern}` is not a regular expression: {error}") from None
 
