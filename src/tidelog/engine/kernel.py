@@ -19,6 +19,8 @@ from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.joins import DomainOverflow
+from tidelog.maintain.recompute import Recompute
+from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
@@ -62,7 +64,9 @@ class KernelEngine:
         self.last_epoch: tuple[LayerReport, ...] = ()
         self._load(given)
 
-    def _strategy(self, layer: Layer) -> Counting | Elastic | Aggregate | None:
+    def _strategy(self, layer: Layer) -> Strategy | None:
+        if layer.recompute is not None:
+            return Recompute(self._catalog, layer, self._program)
         if layer.aggregation is not None:
             return Aggregate(self._catalog, layer.aggregation)
         if not layer.rules:
@@ -208,7 +212,7 @@ class KernelEngine:
             deltas = [self._catalog.relations[name].delta for name in layer.relations]
             inserted = sum(delta.inserted.shape[1] for delta in deltas)
             deleted = sum(delta.deleted.shape[1] for delta in deltas)
-            choice = strategy.choice if isinstance(strategy, Elastic) else "update"
+            choice = strategy.choice.what
             reports.append(
                 LayerReport(layer.relations, strategy.name, choice, seconds, inserted, deleted)
             )
@@ -251,3 +255,5 @@ class KernelEngine:
     def _check(self) -> None:
         for relation in self._catalog.everything():
             relation._check()
+        for _, strategy in self._strategies:
+            strategy.check()

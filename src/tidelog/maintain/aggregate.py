@@ -7,6 +7,7 @@ touches; their rows are read through the order that starts with the group's colu
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +19,7 @@ from tidelog.kernel import join as k
 from tidelog.kernel.program import BATCH, JoinProgram, Output
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
@@ -26,7 +28,7 @@ from tidelog.store.codec import float_ordinal, float_value
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.layout import Layout
 from tidelog.store.relation import Delta, Version, without
-from tidelog.store.run import Run
+from tidelog.store.run import Run, Words
 from tidelog.values.order import sort_key
 from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, UNSIGNED_MAX, Kind, Type
 
@@ -106,6 +108,7 @@ class Aggregate:
         self._rows_of = GroupLookup(catalog, aggregation.source, aggregation.group)
         width = len(aggregation.group)
         self._held = GroupLookup(catalog, aggregation.result, tuple(range(width)))
+        self.choice = NOTHING
 
     def bootstrap(self) -> None:
         """Aggregate every group."""
@@ -113,10 +116,12 @@ class Aggregate:
         groups = self._distinct_groups(codes)
         rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
         self._result.replace(rows, None, np.ones(rows.shape[1], np.int64))
+        self.choice = BOOTSTRAP
 
     def update(self) -> None:
         """Aggregate the groups that the source's change touches again."""
         delta = self._source.delta
+        self.choice = UPDATE if delta else NOTHING
         if not delta:
             return
         changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
@@ -129,6 +134,23 @@ class Aggregate:
         relation.set_marks(deleted, np.full(deleted.shape[1], k.DEAD_NOW, np.int32))
         relation.add(inserted, None, np.ones(inserted.shape[1], np.int64))
         relation.delta = Delta(inserted, deleted)
+
+    def read(self, relation: str, version: Version) -> Words:
+        """Return the rows of one of the relations, sorted."""
+        return self._catalog.relations[relation].rows(version)
+
+    def check(self) -> None:
+        """Assert that the result is that of the source."""
+        groups = self._distinct_groups(self._source.unpack(self._source.rows(Version.NEW)))
+        rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
+
+    def memory(self) -> Mapping[str, float]:
+        """Return what is to be remembered: nothing."""
+        return {}
+
+    def remember(self, memory: Mapping[str, float]) -> None:
+        """Take back nothing."""
 
     def _distinct_groups(self, codes: Array) -> Array:
         group = codes[list(self._aggregation.group)]

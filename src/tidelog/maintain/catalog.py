@@ -31,6 +31,7 @@ class Catalog:
         self._domains = _shared_domains(lowered)
         derived = {layer.relations[0] for layer in lowered.layers if layer.aggregation}
         derived |= {rule.head.relation for layer in lowered.layers for rule in layer.rules}
+        derived |= {name for layer in lowered.layers if layer.recompute for name in layer.relations}
         self.relations: dict[str, StoredRelation] = {}
         self.given: dict[str, StoredRelation] = {}
         for name in lowered.relations:

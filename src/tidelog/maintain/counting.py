@@ -11,6 +11,8 @@ when it reaches 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +21,7 @@ from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.gather import Tally
 from tidelog.maintain.joins import Reader, Reading
 from tidelog.maintain.rules import RuleJoins
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse
 from tidelog.plan.lowered import Layer
 from tidelog.store.relation import Delta, Version
@@ -36,7 +39,7 @@ class Counting:
         self._relation = catalog.relations[self._head]
         self._given = catalog.given[self._head]
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
-        self._reads = {atom.relation for rule in layer.rules for atom in rule.atoms}
+        self.choice = NOTHING
 
     def bootstrap(self) -> None:
         """Compute the relation from the relations it reads."""
@@ -48,9 +51,11 @@ class Counting:
         given = self._given.rows(Version.NEW)
         tally.merge(given, np.ones(given.shape[1], np.int64))
         self._relation.replace(tally.rows, None, tally.sums)
+        self.choice = BOOTSTRAP
 
     def update(self) -> None:
         """Bring the relation up to date with the deltas of the relations it reads."""
+        self.choice = NOTHING
         tally = Tally(self._relation.words)
         for joins in self._joins:
             for place, atom in enumerate(joins.rule.atoms):
@@ -58,15 +63,35 @@ class Counting:
                 sign = -1 if atom.negated else 1
                 for rows, weight in ((delta.inserted, sign), (delta.deleted, -sign)):
                     if rows.shape[1]:
+                        self.choice = UPDATE
                         reader = self._reader(place)
                         after = self._reader(None) if weight > 0 else None
                         driver = [Run(rows)]
                         for instances in joins.run(place, PLAIN, reader, driver, after=after):
                             tally.add(instances.rows, weight)
         given = self._given.delta
+        if given:
+            self.choice = UPDATE
         tally.merge(given.inserted, np.ones(given.inserted.shape[1], np.int64))
         tally.merge(given.deleted, np.full(given.deleted.shape[1], -1, np.int64))
         self._relation.delta = self._apply(tally.nonzero())
+
+    def read(self, relation: str, version: Version) -> Words:
+        """Return the rows of one of the relations, sorted."""
+        return self._catalog.relations[relation].rows(version)
+
+    def check(self) -> None:
+        """Assert that every row has a count."""
+        for run in self._relation.alive(Version.NEW):
+            assert run.counts is not None, f"{self._head} has no counts"
+            assert (run.counts > 0).all(), f"{self._head} has rows that nothing derives"
+
+    def memory(self) -> Mapping[str, float]:
+        """Return what is to be remembered: nothing."""
+        return {}
+
+    def remember(self, memory: Mapping[str, float]) -> None:
+        """Take back nothing."""
 
     def _apply(self, change: Tally) -> Delta:
         relation = self._relation

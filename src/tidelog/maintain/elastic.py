@@ -25,7 +25,7 @@ has the bucket's level, and its old one tells whether an instantiation was accou
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,7 @@ from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.gather import Tally, distinct, earliest
 from tidelog.maintain.joins import HEAD, Reader, Reading
 from tidelog.maintain.rules import RuleJoins
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Choice
 from tidelog.plan.body import AtomUse
 from tidelog.plan.lowered import Layer
 from tidelog.store.relation import Delta, StoredRelation, Version
@@ -98,7 +99,7 @@ class Elastic:
         self._relations = {name: catalog.relations[name] for name in layer.relations}
         self._bootstrap_seconds = 0.0
         self._deadline = float("inf")
-        self.choice = ""
+        self.choice = NOTHING
         self.budget: float | None = BUDGET
 
     # --- bootstrap ---
@@ -106,9 +107,9 @@ class Elastic:
     def bootstrap(self) -> None:
         """Compute the relations from scratch."""
         start = time.perf_counter()
-        self._fixpoint(self._relations)
+        levels = self._fixpoint(self._relations)
         self._bootstrap_seconds = time.perf_counter() - start
-        self.choice = "bootstrap"
+        self.choice = Choice("bootstrap", BOOTSTRAP.why, levels)
 
     def _fixpoint(self, into: dict[str, StoredRelation]) -> int:
         """Fill `into`, level by level; return the number of levels."""
@@ -187,7 +188,7 @@ class Elastic:
     def update(self) -> None:
         """Bring the relations up to date; by a bootstrap when the update takes too long."""
         if not any(True for _ in self._changes()):
-            self.choice = "nothing to do"
+            self.choice = NOTHING
             return
         if self.budget is not None:
             self._deadline = time.perf_counter() + max(
@@ -195,14 +196,37 @@ class Elastic:
             )
         try:
             self._repair()
-            self.choice = "update"
+            self.choice = UPDATE
         except OverBudgetError:
             for relation in self._relations.values():
                 relation.abort()
-            self._rebuild()
-            self.choice = "bootstrap: the update went over its budget"
+            levels = self._rebuild()
+            self.choice = Choice("bootstrap", "the update went over its budget", levels)
         finally:
             self._deadline = float("inf")
+
+    def read(self, relation: str, version: Version) -> Words:
+        """Return the rows of one of the relations, sorted."""
+        return self._catalog.relations[relation].rows(version)
+
+    def check(self) -> None:
+        """Assert that every row has a count, and given rows are at level 0."""
+        for name, relation in self._relations.items():
+            for run in relation.alive(Version.NEW):
+                assert run.counts is not None, f"{name} has no counts"
+                assert (run.counts > 0).all(), f"{name} has rows that nothing derives"
+            given = self._catalog.given[name].rows(Version.NEW)
+            found = relation.find(given)
+            assert found.present.all(), f"{name} lacks given rows"
+            assert not relation.marks_at(found).any(), f"{name} has given rows above level 0"
+
+    def memory(self) -> Mapping[str, float]:
+        """Return what is to be remembered: how long a bootstrap takes."""
+        return {"bootstrap_seconds": self._bootstrap_seconds}
+
+    def remember(self, memory: Mapping[str, float]) -> None:
+        """Take back what `memory` returned."""
+        self._bootstrap_seconds = memory["bootstrap_seconds"]
 
     def _changes(self) -> Iterator[Delta]:
         for name in self._names:
@@ -215,14 +239,15 @@ class Elastic:
                     if delta:
                         yield delta
 
-    def _rebuild(self) -> None:
+    def _rebuild(self) -> int:
         """Bootstrap beside the old state; the old one shows the change to the layers above."""
         start = time.perf_counter()
         into = {name: relation.empty_copy() for name, relation in self._relations.items()}
-        self._fixpoint(into)
+        levels = self._fixpoint(into)
         for name, relation in self._relations.items():
             relation.replace_at_commit(into[name])
         self._bootstrap_seconds = time.perf_counter() - start
+        return levels
 
     def _check_time(self) -> None:
         if time.perf_counter() > self._deadline:

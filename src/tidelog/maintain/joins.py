@@ -138,19 +138,21 @@ class RuleJoin:
         known: set[str] = set(rule.constants)
         carried: tuple[str, ...] | None = None
         while True:
-            later = _needing_externals(conditions, known)
+            later = _needing_externals(conditions)
+            have = known.union(carried or ())
             if later:
                 now = [
                     i
                     for i in waiting
                     if i == self._driver_place or not (self._atoms[i].slots & later)
                 ]
-                reachable = _reachable(self._atoms, now, conditions, known)
+                reachable = _reachable(self._atoms, now, conditions, have)
                 externals = _first_externals(conditions, reachable)
                 if not externals:  # they need what only the atoms put off can bind
                     now = [i for i in waiting if not self._atoms[i].negated]
-                    reachable = _reachable(self._atoms, now, conditions, known)
+                    reachable = _reachable(self._atoms, now, conditions, have)
                     externals = _first_externals(conditions, reachable)
+                assert externals, f"no stage can compute what Python must: {rule.text}"
                 now = [
                     i
                     for i in now
@@ -164,8 +166,8 @@ class RuleJoin:
             done = set(plain)
             conditions = [c for c in conditions if c not in done and c not in externals]
             waiting = [i for i in waiting if i not in now]
-            bound = known | {s for i in now for s in self._atoms[i].slots}
-            bound |= {s for c in plain for s in outputs(c)} | set(carried or ())
+            bound = have | {s for i in now for s in self._atoms[i].slots}
+            bound |= {s for c in plain for s in outputs(c)}
             if not later:
                 yield self._stage(now, plain, known, carried, None, ())
                 return
@@ -445,7 +447,7 @@ class RuleJoin:
         return rows, levels
 
 
-def _needing_externals(conditions: Sequence[Condition], known: set[str]) -> set[str]:
+def _needing_externals(conditions: Sequence[Condition]) -> set[str]:
     """Return the slots whose values depend on what Python computes."""
     later: set[str] = set()
     if not any(is_external(c) for c in conditions):

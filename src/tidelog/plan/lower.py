@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
-from tidelog.errors import UsageError
 from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
 from tidelog.logic.graph import components
@@ -47,12 +46,30 @@ from tidelog.values.types import NUMBER, Type
 
 def lower(program: p.Program) -> Lowered:
     """Return the program in the kernel's terms."""
-    return _Lowering(program).run()
+    recomputed: frozenset[int] = frozenset()
+    while True:
+        try:
+            return _Lowering(program, recomputed).run()
+        except _GroupsInRecursionError as error:
+            recomputed |= {error.stratum.index}
+
+
+class _GroupsInRecursionError(Exception):
+    """An aggregate of the stratum is grouped by variables that only its recursion binds.
+
+    The program is stratified, but the groups would be a relation that depends on the recursion,
+    and the recursion on their absence.
+    """
+
+    def __init__(self, stratum: p.Stratum) -> None:
+        super().__init__(stratum)
+        self.stratum = stratum
 
 
 class _Lowering:
-    def __init__(self, program: p.Program) -> None:
+    def __init__(self, program: p.Program, recomputed: frozenset[int]) -> None:
         self._program = program
+        self._recomputed = [s for s in program.strata if s.index in recomputed]
         self.relations: dict[str, tuple[Type, ...]] = {
             name: tuple(c.type for c in relation.columns)
             for name, relation in program.relations.items()
@@ -62,7 +79,10 @@ class _Lowering:
         self._projections: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def run(self) -> Lowered:
+        left = {name for stratum in self._recomputed for name in stratum.relations}
         for rule in self._program.rules:
+            if rule.head.relation in left:
+                continue
             self.add_rule(rule.head.relation, rule.head.args, rule.body, rule.text, rule.span)
         return Lowered(MappingProxyType(self.relations), self._layers())
 
@@ -122,28 +142,47 @@ class _Lowering:
             needs[rule.head.relation].update(atom.relation for atom in rule.atoms)
         for aggregation in self.aggregations.values():
             needs[aggregation.result].add(aggregation.source)
+        whole = {}
+        for stratum in self._recomputed:
+            for name in stratum.relations:
+                whole[name] = stratum
+                needs[name] = relations_read(stratum) | set(stratum.relations)
         layers = []
         for names in components(needs):
+            if names[0] in whole:
+                layers.append(Layer(names, (), True, recompute=whole[names[0]]))
+                continue
             recursive = any(needs[name].intersection(names) for name in names)
             rules = tuple(rule for rule in self.rules if rule.head.relation in names)
             if recursive:
-                self._refuse_unstratified(frozenset(names), rules)
+                self._require_stratified(frozenset(names), rules)
             layers.append(Layer(names, rules, recursive, self.aggregations.get(names[0])))
         return tuple(layers)
 
-    def _refuse_unstratified(self, names: frozenset[str], rules: tuple[Rule, ...]) -> None:
-        """Refuse an aggregate whose groups only the recursion itself can tell.
-
-        The program is stratified, but its groups would be relations that depend on the recursion,
-        and the recursion on their absence.
-        """
+    def _require_stratified(self, names: frozenset[str], rules: tuple[Rule, ...]) -> None:
+        aggregated = {self.aggregations[name].source for name in names & set(self.aggregations)}
         for rule in rules:
-            if any(atom.negated and atom.relation in names for atom in rule.atoms):
-                raise UsageError(
-                    f"{rule.span}: the kernel cannot keep this aggregate yet: the variables it is"
-                    " grouped by are bound only by the recursion that it is part of\n"
-                    f"  rule: {rule.text}\n  help: use the reference engine"
-                )
+            if aggregated & names or any(a.negated and a.relation in names for a in rule.atoms):
+                for stratum in self._program.strata:
+                    if names.intersection(stratum.relations):
+                        raise _GroupsInRecursionError(stratum)
+
+
+def relations_read(stratum: p.Stratum) -> set[str]:
+    """Return the relations that the rules of a stratum read, its own among them."""
+    found: set[str] = set()
+
+    def walk(literals: tuple[p.Literal, ...]) -> None:
+        for literal in literals:
+            match literal:
+                case p.Atom(relation):
+                    found.add(relation)
+                case p.Reduce(body=body):
+                    walk(body)
+
+    for rule in stratum.rules:
+        walk(rule.body)
+    return found
 
 
 def _somewhere(program: p.Program) -> Span:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidelog.logic.program import Stratum
 from tidelog.plan.body import Rule
 from tidelog.source import Span
 from tidelog.values.types import Type
@@ -31,12 +32,16 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Layer:
-    """Relations that depend on each other, and what derives them: rules, or an aggregation."""
+    """Relations that depend on each other, and what derives them: rules, or an aggregation.
+
+    A stratum that cannot be put into the kernel's terms is left as it is, in `recompute`.
+    """
 
     relations: tuple[str, ...]
     rules: tuple[Rule, ...]
     recursive: bool
     aggregation: Aggregation | None = None
+    recompute: Stratum | None = None
 
 
 @dataclass(frozen=True)
