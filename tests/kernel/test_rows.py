@@ -186,11 +186,17 @@ def test_merged_runs_hold_what_is_alive_in_either(
         into_counts = np.empty(size if counted else 0, dtype)
         marks = [np.array(side, np.int32) if leveled else NO_LEVELS for side in levels]
         given = counts if counted else [np.zeros(0, dtype)] * 2
-        n = kernel.merge_runs(
-            as_words(sides[0], words), marks[0], given[0],
-            as_words(sides[1], words), marks[1], given[1],
-            into, into_levels, into_counts, leveled, counted is not None, limit,
-        )  # fmt: skip
+        progress = np.zeros(4, np.int64)
+        step = rng.randint(1, size + 1)
+        for stop in (*range(0, size, step), size):  # in one go, or in several
+            kernel.merge_runs(
+                as_words(sides[0], words), marks[0], given[0],
+                as_words(sides[1], words), marks[1], given[1],
+                into, into_levels, into_counts, leveled, counted is not None, limit,
+                progress, stop,
+            )  # fmt: skip
+        n = int(progress[kernel.WRITTEN])
+        assert progress[kernel.FROM_A] + progress[kernel.FROM_B] == size
         expected = sorted(
             (row, level, count)
             for side in (0, 1)

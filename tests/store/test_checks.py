@@ -14,7 +14,8 @@ from tidelog.store import index
 from tidelog.store.domain import Domain
 from tidelog.store.index import MOST_RUNS
 from tidelog.store.relation import StoredRelation, Version
-from tidelog.store.run import GONE, Run, compact_counts, merge
+from tidelog.store.merging import merge
+from tidelog.store.run import GONE, Run, compact_counts
 
 ROWS = [(a, b) for a in range(5) for b in range(4)]
 SWAPPED = (1, 0)
@@ -52,12 +53,12 @@ def repeat_row(relation: StoredRelation) -> None:
 
 
 def shorten_marks(relation: StoredRelation) -> None:
-    relation.primary.runs[0].marks = np.zeros(3, np.int32)
+    relation.primary.runs[0]._marks = np.zeros(3, np.int32)
 
 
 def widen_marks(relation: StoredRelation) -> None:
     run = relation.primary.runs[0]
-    run.marks = np.zeros(len(run), np.int64)  # type: ignore[assignment]
+    run._marks = np.zeros(len(run), np.int64)  # type: ignore[assignment]
 
 
 def shorten_counts(relation: StoredRelation) -> None:
@@ -71,13 +72,13 @@ def move_words(relation: StoredRelation) -> None:
 
 def move_marks(relation: StoredRelation) -> None:
     run = relation.primary.runs[0]
-    run.marks = run.need_marks().copy()
+    run._marks = run.need_marks().copy()
 
 
 def forget_marks(relation: StoredRelation) -> None:
     run = relation.primary.runs[0]
     run.need_marks()
-    run.marks = None
+    run._marks = None
 
 
 def stride_words(relation: StoredRelation) -> None:
@@ -86,7 +87,13 @@ def stride_words(relation: StoredRelation) -> None:
 
 
 def lose_row(relation: StoredRelation) -> None:
-    relation.index(SWAPPED).runs[0].need_marks()[3] = DEAD
+    run = relation.index(SWAPPED).runs[0]
+    run.need_marks()[3] = DEAD
+    run.dead = 1
+
+
+def forget_the_dead(relation: StoredRelation) -> None:
+    relation.primary.runs[0].need_marks()[3] = DEAD
 
 
 def change_level(relation: StoredRelation) -> None:
@@ -141,7 +148,8 @@ def widen_only(relation: StoredRelation) -> None:
         (move_words, "words have moved"),
         (move_marks, "marks have moved"),
         (forget_marks, "an address and no marks"),
-        (stride_words, "not contiguous|words have moved"),
+        (stride_words, "do not fit"),
+        (forget_the_dead, "1 rows are dead, not 0"),
         (lose_row, "holds other rows"),
         (change_level, "holds other marks"),
         (leave_mark, "marks of an epoch that ended"),

@@ -48,6 +48,32 @@ def load32(typingctx: Any, address: Any, position: Any) -> Any:
 
 
 @intrinsic
+def store64(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
+    """Write a 64-bit integer to `address[position]`."""
+    _require_integers(address, position, value)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], _I64.as_pointer())
+        builder.store(args[2], builder.gep(pointer, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def store32(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
+    """Write the low 32 bits of an integer to `address[position]`."""
+    _require_integers(address, position, value)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = builder.inttoptr(args[0], ir.IntType(32).as_pointer())
+        builder.store(builder.trunc(args[2], ir.IntType(32)), builder.gep(pointer, [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
 def bits_of(typingctx: Any, value: Any) -> Any:
     """Return the 64 bits of a float as an integer."""
     if not isinstance(value, types.Float):

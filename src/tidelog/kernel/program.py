@@ -397,22 +397,25 @@ class JoinProgram:
         self.cursor[:] = 0
         self.rest[0] = 0
         self.flagged[0] = -1
-        while True:
-            state[k.FUEL] = FUEL
-            status = join(
-                self.steps, self.parts, self.cols, self.segments, self.fields, self.atoms,
-                self.runs, self.code, self.emits, self.pieces, self.slots, self.low, self.high,
-                self.cursor, self.rest, self.flagged, out, state, self.mode,
-            )  # fmt: skip
-            if status == k.WIDEN:
-                raise Overflowed(int(state[k.WIDEN_COLUMN]), int(state[k.WIDEN_VALUE]))
-            if status != k.OUT_OF_FUEL:
-                yield int(state[k.FILLED])
-                state[k.FILLED] = 0
-            else:
-                yield 0  # a chance to stop
-            if status == k.DONE:
-                return
+        try:
+            while True:
+                state[k.FUEL] = FUEL
+                status = join(
+                    self.steps, self.parts, self.cols, self.segments, self.fields, self.atoms,
+                    self.runs, self.code, self.emits, self.pieces, self.slots, self.low, self.high,
+                    self.cursor, self.rest, self.flagged, out, state, self.mode,
+                )  # fmt: skip
+                if status == k.WIDEN:
+                    raise Overflowed(int(state[k.WIDEN_COLUMN]), int(state[k.WIDEN_VALUE]))
+                if status != k.OUT_OF_FUEL:
+                    yield int(state[k.FILLED])
+                    state[k.FILLED] = 0
+                else:
+                    yield 0  # a chance to stop
+                if status == k.DONE:
+                    return
+        finally:
+            self._kept.clear()
 
     @property
     def failed(self) -> bool:

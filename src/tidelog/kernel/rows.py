@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidelog.kernel.memory import load32, load64, store32, store64
+
 
 @njit(cache=True, inline="always")
 def _compare(a, i, b, j):
@@ -203,56 +205,104 @@ def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     return out
 
 
+# Fields of the progress of a merge.
+FROM_A, FROM_B, WRITTEN, ALL_MARKS = range(4)
+
+
 @njit(cache=True)
 def merge_runs(
-    a,
-    levels_a,
-    counts_a,
-    b,
-    levels_b,
-    counts_b,
-    into,
-    levels,
-    counts,
-    has_levels,
-    has_counts,
-    limit,
-):
-    """Merge two runs into a third, without the rows above `limit` (the dead); return its length."""
-    i = j = out = 0
+    a, marks_a, counts_a, b, marks_b, counts_b, into, marks, counts,
+    has_marks, has_counts, limit, progress, stop,
+):  # fmt: skip
+    """Merge two runs into a third, without the rows above `limit` (the dead).
+
+    Goes on from `progress` until `stop` rows have been looked at since the beginning, or both runs
+    are used up. ALL_MARKS collects the bits of all marks.
+    """
+    i, j, out = progress[FROM_A], progress[FROM_B], progress[WRITTEN]
+    seen = progress[ALL_MARKS]
     n_a, n_b = a.shape[1], b.shape[1]
     words = a.shape[0]
-    one_word = words == 1
-    while i < n_a or j < n_b:
-        if j >= n_b:
-            from_a = True
-        elif i >= n_a:
-            from_a = False
-        elif one_word:
-            from_a = a[0, i] <= b[0, j]
-        else:
-            from_a = _compare(a, i, b, j) <= 0
-        if from_a:
-            if not has_levels or levels_a[i] <= limit:
-                for w in range(words):
-                    into[w, out] = a[w, i]
-                if has_levels:
-                    levels[out] = levels_a[i]
-                if has_counts:
-                    counts[out] = counts_a[i]
-                out += 1
-            i += 1
-        else:
-            if not has_levels or levels_b[j] <= limit:
-                for w in range(words):
-                    into[w, out] = b[w, j]
-                if has_levels:
-                    levels[out] = levels_b[j]
-                if has_counts:
-                    counts[out] = counts_b[j]
-                out += 1
-            j += 1
-    return out
+    if words == 1 and not has_marks:
+        # Nearly all rows go through these loops. They load from both runs and select, so that no
+        # branch depends on the data, and use addresses, which need no care for negative indexes.
+        keys_a, keys_b, keys = a.ctypes.data, b.ctypes.data, into.ctypes.data
+        while i < n_a and j < n_b and i + j < stop:
+            x, y = load64(keys_a, i), load64(keys_b, j)
+            from_a = np.int64(x <= y)
+            store64(keys, out, x if x <= y else y)
+            if has_counts:
+                u, v = counts_a[i], counts_b[j]
+                counts[out] = u if from_a else v
+            out += 1
+            i += from_a
+            j += 1 - from_a
+    elif words == 1:
+        keys_a, keys_b, keys = a.ctypes.data, b.ctypes.data, into.ctypes.data
+        at_a, at_b, at = marks_a.ctypes.data, marks_b.ctypes.data, marks.ctypes.data
+        while i < n_a and j < n_b and i + j < stop:
+            x, y = load64(keys_a, i), load64(keys_b, j)
+            from_a = np.int64(x <= y)
+            store64(keys, out, x if x <= y else y)
+            p, q = load32(at_a, i), load32(at_b, j)
+            mark = p if from_a else q
+            store32(at, out, mark)
+            kept = np.int64(mark <= limit)
+            seen |= mark * kept
+            if has_counts:
+                u, v = counts_a[i], counts_b[j]
+                counts[out] = u if from_a else v
+            out += kept
+            i += from_a
+            j += 1 - from_a
+    else:
+        while i < n_a and j < n_b and i + j < stop:
+            if _compare(a, i, b, j) <= 0:
+                if not has_marks or marks_a[i] <= limit:
+                    for w in range(words):
+                        into[w, out] = a[w, i]
+                    if has_marks:
+                        marks[out] = marks_a[i]
+                        seen |= np.int64(marks_a[i])
+                    if has_counts:
+                        counts[out] = counts_a[i]
+                    out += 1
+                i += 1
+            else:
+                if not has_marks or marks_b[j] <= limit:
+                    for w in range(words):
+                        into[w, out] = b[w, j]
+                    if has_marks:
+                        marks[out] = marks_b[j]
+                        seen |= np.int64(marks_b[j])
+                    if has_counts:
+                        counts[out] = counts_b[j]
+                    out += 1
+                j += 1
+    while j == n_b and i < n_a and i + j < stop:
+        if not has_marks or marks_a[i] <= limit:
+            for w in range(words):
+                into[w, out] = a[w, i]
+            if has_marks:
+                marks[out] = marks_a[i]
+                seen |= np.int64(marks_a[i])
+            if has_counts:
+                counts[out] = counts_a[i]
+            out += 1
+        i += 1
+    while i == n_a and j < n_b and i + j < stop:
+        if not has_marks or marks_b[j] <= limit:
+            for w in range(words):
+                into[w, out] = b[w, j]
+            if has_marks:
+                marks[out] = marks_b[j]
+                seen |= np.int64(marks_b[j])
+            if has_counts:
+                counts[out] = counts_b[j]
+            out += 1
+        j += 1
+    progress[FROM_A], progress[FROM_B], progress[WRITTEN] = i, j, out
+    progress[ALL_MARKS] = seen
 
 
 @njit(cache=True)

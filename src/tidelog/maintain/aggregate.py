@@ -61,8 +61,13 @@ class GroupLookup:
         finally:
             self._catalog.give_back(out)
         found = np.concatenate(chunks, axis=1)
+        self._catalog.meter.found(found.shape[1])
         biases = np.array([domain.bias for domain in self._relation.domains], np.int64)
         return found[0], found[1 : 1 + arity] + biases[:, None]
+
+    def prepare(self) -> None:
+        """Build the order that is read."""
+        self._relation.index(self._program().plan.orders[1])
 
     def _program(self) -> JoinProgram:
         key = tuple(domain.version for domain in self._relation.domains)
@@ -117,6 +122,11 @@ class Aggregate:
         rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
         self._result.replace(rows, None, np.ones(rows.shape[1], np.int64))
         self.choice = BOOTSTRAP
+
+    def prepare(self) -> None:
+        """Make ready for small updates."""
+        self._rows_of.prepare()
+        self._held.prepare()
 
     def update(self) -> None:
         """Aggregate the groups that the source's change touches again."""

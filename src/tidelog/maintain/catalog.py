@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.program import CHUNK
+from tidelog.maintain.progress import Meter
 from tidelog.plan.body import Assign, Rule
 from tidelog.plan.lowered import Lowered
 from tidelog.plan.order import Stats
@@ -47,6 +48,7 @@ class Catalog:
         self._stats: dict[tuple[str, int], Stats] = {}
         self._buffers: dict[int, list[NDArray[np.int64]]] = {}
         self._fields: dict[Type, _RecordFields] = {}
+        self.meter = Meter()
 
     # --- for joins ---
 
@@ -85,7 +87,7 @@ class Catalog:
 
     def encode(self, name: str, rows: Iterable[Row]) -> NDArray[np.int64]:
         """Return rows of values as columns of ordinals."""
-        rows = list(rows)
+        rows = rows if isinstance(rows, list | set | frozenset) else list(rows)
         types = self.types(name)
         if not types:
             return np.zeros((1, min(1, len(rows))), np.int64)

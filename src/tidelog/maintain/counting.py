@@ -53,6 +53,12 @@ class Counting:
         self._relation.replace(tally.rows, None, tally.sums)
         self.choice = BOOTSTRAP
 
+    def prepare(self) -> None:
+        """Make ready for small updates."""
+        for joins in self._joins:
+            for place in range(len(joins.rule.atoms)):
+                joins.prepare(place, PLAIN)
+
     def update(self) -> None:
         """Bring the relation up to date with the deltas of the relations it reads."""
         self.choice = NOTHING

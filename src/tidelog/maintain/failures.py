@@ -81,11 +81,10 @@ def match_atoms(
         for slot, domain in zip(atom.args, catalog.domains(atom.relation), strict=True):
             if slot is not None:
                 domains[slot] = domain
-    constants = {
-        slot: catalog.codec.encoder(c.type)(c.value)
-        - (domains[slot].bias if slot in domains else 0)
-        for slot, c in rule.constants.items()
-    }
+    constants = {}
+    for slot, constant in rule.constants.items():
+        ordinal = catalog.codec.encoder(constant.type)(constant.value)
+        constants[slot] = domains[slot].code(ordinal) if slot in domains else ordinal
     output = Output(max(1, len(slots)), tuple((slot, i, 0, -1) for i, slot in enumerate(slots)))
     program = JoinProgram(plan, layouts, domains, rule.types, constants, output, k.PLAIN)
     for i, place in enumerate(places):

@@ -32,7 +32,13 @@ from tidelog.plan.body import (
 from tidelog.plan.order import Orderer, Stats, computed_slots
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.layout import Layout
-from tidelog.store.run import Run, Words
+from tidelog.store.run import Run, Words, sort_words
+
+LARGE_CHANGE = 4096
+# What another order of a relation costs, for each of its rows, in steps of a join. A bootstrap
+# would sort and merge it all along; an update keeps it beside the others.
+_PRICE = 0.5
+_SMALL_CHANGE_PRICE = 0.02
 
 HEAD = -1  # the driver of joins that look for the derivations of known rows
 
@@ -94,6 +100,7 @@ class RuleJoin:
         self._catalog = catalog
         self._mode = mode
         self._driver_rows = max(1, driver_rows)
+        self._is_small = driver is not None and driver_rows < LARGE_CHANGE
         self.driver = driver
         self._atoms = list(rule.atoms)
         self._conditions = list(rule.conditions)
@@ -167,7 +174,7 @@ class RuleJoin:
             conditions = [c for c in conditions if c not in done and c not in externals]
             waiting = [i for i in waiting if i not in now]
             bound = have | {s for i in now for s in self._atoms[i].slots}
-            bound |= {s for c in plain for s in outputs(c)}
+            bound |= reachable.union(*map(outputs, plain))  # an equality binds either side
             if not later:
                 yield self._stage(now, plain, known, carried, None, ())
                 return
@@ -199,6 +206,8 @@ class RuleJoin:
             frozenset(known),
             driver,
             lambda i: self._stats(atoms[i], i == driver),
+            lambda i: self._held(atoms[i]),
+            _SMALL_CHANGE_PRICE if self._is_small else _PRICE,
         ).plan()
         layouts = [
             self._layout(atom, order) for atom, order in zip(plan.atoms, plan.orders, strict=True)
@@ -237,7 +246,7 @@ class RuleJoin:
         for slot, constant in self.rule.constants.items():
             ordinal = self._catalog.codec.encoder(constant.type)(constant.value)
             domain = domains.get(slot)
-            codes[slot] = ordinal - (domain.bias if domain is not None else 0)
+            codes[slot] = ordinal if domain is None else domain.code(ordinal)
         return codes
 
     def _layout(self, atom: AtomUse, order: tuple[int, ...]) -> Layout:
@@ -254,7 +263,20 @@ class RuleJoin:
             return Stats(rows, tuple(min(rows, d) for d in stats.distinct))
         return stats
 
+    def _held(self, atom: AtomUse) -> Sequence[tuple[int, ...]]:
+        if atom.relation == BATCH:
+            return ()
+        return tuple(self._catalog.relations[atom.relation].indexes)
+
     # --- running ---
+
+    def prepare(self) -> None:
+        """Build the orders that the join reads."""
+        for stage in self.stages:
+            plan = stage.program.plan
+            for i, place in enumerate(stage.places):
+                if place not in (-1, self._driver_place):
+                    self._catalog.relations[plan.atoms[i].relation].index(plan.orders[i])
 
     def run(
         self, reader: Reader, driver: Sequence[Run] | None, settle_level: int = 0
@@ -284,7 +306,7 @@ class RuleJoin:
             atom, order = program.plan.atoms[i], program.plan.orders[i]
             if place == -1:
                 assert batch is not None
-                reading = Reading([batch], 0)
+                reading = Reading([_in_column_order(batch, order)], 0)
             elif place == self._driver_place and driver is not None:
                 runs = [self._in_order(run, atom.relation, order) for run in driver]
                 levels = self._mode != k.PLAIN and self.driver != HEAD
@@ -314,6 +336,8 @@ class RuleJoin:
             for n in stage.program.run(out, settle_level):
                 if n:
                     yield out, n
+                else:  # long without a result
+                    self._catalog.meter.found(0)
         except Overflowed as error:
             slot = next(
                 name for name, number in stage.program._slots.items()
@@ -445,6 +469,13 @@ class RuleJoin:
         if levels is not None:
             levels = (levels[0][index], levels[1][index])
         return rows, levels
+
+
+def _in_column_order(batch: Run, order: tuple[int, ...]) -> Run:
+    """Return the rows of the stage before, sorted by the columns in the order of the plan."""
+    if order == tuple(range(len(order))):
+        return batch
+    return Run(sort_words(np.ascontiguousarray(batch.words[list(order)])))
 
 
 def _needing_externals(conditions: Sequence[Condition]) -> set[str]:

@@ -45,6 +45,9 @@ class Recompute:
             self._catalog.relations[name].replace(rows, None, _ones(rows))
         self.choice = BOOTSTRAP
 
+    def prepare(self) -> None:
+        """Make ready for small updates: there is nothing to do."""
+
     def update(self) -> None:
         """Evaluate the stratum if anything it reads has changed, and compare."""
         catalog = self._catalog

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.failures import check_failures
-from tidelog.maintain.joins import Instances, Reader, RuleJoin
+from tidelog.maintain.joins import LARGE_CHANGE, Instances, Reader, RuleJoin
 from tidelog.plan.body import Rule
 from tidelog.store.run import Run
+
+_SMALL_CHANGE = 64
 
 
 class RuleJoins:
@@ -36,9 +38,15 @@ class RuleJoins:
         """
         size = 0 if rows is None else sum(len(run) for run in rows)
         join = self._join(driver, mode, size)
-        yield from join.run(reader, rows, settle_level)
+        for instances in join.run(reader, rows, settle_level):
+            self._catalog.meter.found(instances.rows.shape[1])
+            yield instances
         if join.failed and after is not None:
             check_failures(self._catalog, self.rule, driver, after, rows)
+
+    def prepare(self, driver: int, mode: int) -> None:
+        """Plan the join for a small change, and build the orders that it reads."""
+        self._join(driver, mode, _SMALL_CHANGE).prepare()
 
     def _join(self, driver: int | None, mode: int, size: int) -> RuleJoin:
         """Return the join for about so many rows: plans depend on sizes, in steps of 16."""
@@ -50,6 +58,8 @@ class RuleJoins:
             for atom in (self.rule.head, *self.rule.atoms)
             for domain in self._catalog.domains(atom.relation)
         )
+        if driver is not None and size < LARGE_CHANGE:
+            size = _SMALL_CHANGE  # one plan for all small changes
         key = (driver, mode, _step(size), sizes, versions)
         join = self._joins.get(key)
         if join is None:

@@ -40,6 +40,9 @@ class Strategy(Protocol):
     def bootstrap(self) -> None:
         """Compute the relations from the relations below. Nothing is open: no epoch, no log."""
 
+    def prepare(self) -> None:
+        """Make ready for small updates: plan their joins, and build the orders that they read."""
+
     def update(self) -> None:
         """Follow the deltas of the relations below: write the epoch's rows, and the own deltas."""
 

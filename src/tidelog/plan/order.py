@@ -11,6 +11,8 @@ relation narrowed by columns C has min(n, product of d) distinct prefixes, and i
     fanout(C, c) = distinct(C + c) / distinct(C)
 
 values; atoms with fanouts f1, f2 over a domain of D values agree on about f1 * f2 / D of them.
+
+An order that a relation does not have yet must be built and kept, which has its price too.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tidelog.plan.access import Groups, Order, any_fitting, fitting, in_order
 from tidelog.plan.body import (
     Assign,
     AtomUse,
@@ -54,6 +57,7 @@ class Stats:
 class _State:
     bound: set[str]
     consumed: list[tuple[int, ...]]
+    groups: list[Groups]
     atoms: list[int]  # positive atoms with columns left
     absent: list[int]  # negated atoms not yet checked
     conditions: list[Condition]
@@ -67,6 +71,7 @@ class _State:
             self,
             bound=set(self.bound),
             consumed=list(self.consumed),
+            groups=list(self.groups),
             atoms=list(self.atoms),
             absent=list(self.absent),
             conditions=list(self.conditions),
@@ -84,8 +89,13 @@ class Orderer:
         known: frozenset[str],
         driver: int | None,
         stats: Callable[[int], Stats],
+        held: Callable[[int], Sequence[Order]] = lambda atom: (),
+        price: float = 0.0,
     ) -> None:
+        """`held` gives the orders that exist; `price` is that of another one, for each row."""
         self._atoms = tuple(atoms)
+        self._held = [() if i == driver else tuple(held(i)) for i in range(len(atoms))]
+        self._price = price
         self._stats = [stats(i) for i in range(len(atoms))]
         self._driver = driver
         self._known = known
@@ -93,6 +103,7 @@ class Orderer:
         self._computed = computed_slots(conditions)
         self._domain = self._domain_sizes()
         self._best: _State | None = None
+        self._best_cost = math.inf
         self._tried = 0
 
     def _domain_sizes(self) -> dict[str, float]:
@@ -108,6 +119,7 @@ class Orderer:
         state = _State(
             bound=set(self._known),
             consumed=[() for _ in self._atoms],
+            groups=[() for _ in self._atoms],
             atoms=[i for i, atom in enumerate(self._atoms) if not atom.negated],
             absent=[i for i, atom in enumerate(self._atoms) if atom.negated],
             conditions=list(self._conditions),
@@ -117,17 +129,34 @@ class Orderer:
         best = self._best
         assert best is not None, "no order binds all variables"
         assert not best.absent, "a negated atom has unbound variables"
-        return Plan(self._atoms, self._driver, tuple(best.steps), tuple(best.consumed), best.cost)
+        orders = tuple(
+            fitting(groups, held) or any_fitting(groups)
+            for groups, held in zip(best.groups, self._held, strict=True)
+        )
+        steps = tuple(
+            Seek(s.atom, in_order(s.columns, orders[s.atom])) if isinstance(s, Seek) else s
+            for s in best.steps
+        )
+        return Plan(self._atoms, self._driver, steps, orders, best.cost)
+
+    def _new_orders(self, state: _State) -> float:
+        """Return the price of the orders that the plan needs and that do not exist."""
+        return self._price * sum(
+            self._stats[i].rows
+            for i, groups in enumerate(state.groups)
+            if i != self._driver and fitting(groups, self._held[i]) is None
+        )
 
     # --- search ---
 
     def _search(self, state: _State) -> None:
-        if self._best is not None and state.cost >= self._best.cost:
+        if state.cost >= self._best_cost:
             return
         if not state.atoms:
             self._finish(state)
-            if self._best is None or state.cost < self._best.cost:
-                self._best = state
+            cost = state.cost + self._new_orders(state)
+            if cost < self._best_cost:
+                self._best, self._best_cost = state, cost
             return
         choices = []
         for choose in self._choices(state):
@@ -213,6 +242,7 @@ class Orderer:
 
     def _consume(self, state: _State, atom: int, columns: tuple[int, ...]) -> None:
         state.consumed[atom] = (*state.consumed[atom], *columns)
+        state.groups[atom] = (*state.groups[atom], columns)
         if len(state.consumed[atom]) == len(self._atoms[atom].args):
             state.atoms.remove(atom)
 
@@ -245,6 +275,7 @@ class Orderer:
                 state.absent.remove(atom)
                 state.steps.append(Absent(atom))
                 state.consumed[atom] = tuple(range(len(self._atoms[atom].args)))
+                state.groups[atom] = (state.consumed[atom],)
                 state.cost += state.partial
                 moved = True
         return moved

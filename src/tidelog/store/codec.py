@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -207,20 +208,53 @@ class Codec:
                         parts[i] = below[1](part)
         return out[0]
 
+    def find(self, value: Any, type_: Type) -> int | None:
+        """Return the ordinal of a value, or None if it has none: a lookup adds nothing."""
+        out = [0]
+        work: list[tuple[Any, Type, list[int], int, bool]] = [(value, type_, out, 0, False)]
+        while work:
+            item, kind, into, at, is_done = work.pop()
+            if is_done or kind.kind is Kind.SYMBOL:
+                number = self.table(kind).find(item if not is_done else _frozen(item, kind))
+                if number is None:
+                    return None
+                into[at] = number
+            elif kind.kind in (Kind.RECORD, Kind.SET):
+                if item is None:  # nil is 0
+                    continue
+                parts = [0] * len(item)
+                work.append((parts, kind, into, at, True))
+                for i, (part, below) in enumerate(
+                    zip(item, self._below(kind, len(item)), strict=True)
+                ):
+                    work.append((part, below, parts, i, False))
+            else:
+                into[at] = self.encoder(kind)(item)
+        return out[0]
+
+    def _below(self, type_: Type, size: int) -> list[Type]:
+        """Return the types of the fields of a record, or of the elements of a set of `size`."""
+        if type_.kind is Kind.RECORD:
+            return [f.type for f in self.records[type_.record]]
+        assert type_.element is not None
+        return [type_.element] * size
+
     # --- many values ---
 
-    def encode_rows(self, rows: Sequence[Row], types: Sequence[Type]) -> Ordinals:
+    def encode_rows(self, rows: Collection[Row], types: Sequence[Type]) -> Ordinals:
         """Return the rows as columns of ordinals, an array of shape (columns, rows)."""
-        out = np.empty((len(types), len(rows)), np.int64)
-        if not rows:
+        n = len(rows)
+        out = np.empty((len(types), n), np.int64)
+        if not n:
             return out
-        for i, (values, type_) in enumerate(zip(zip(*rows, strict=True), types, strict=True)):
+        for i, type_ in enumerate(types):
+            values = map(itemgetter(i), rows)
             if type_.kind is Kind.FLOAT:
-                out[i] = float_ordinals(np.array(values, np.float64))
-            elif type_.kind in (Kind.NUMBER, Kind.BOOL):
-                out[i] = values
+                out[i] = float_ordinals(np.fromiter(values, np.float64, n))
+            elif type_.kind is Kind.NUMBER:
+                out[i] = np.fromiter(values, np.int64, n)
             else:
-                out[i] = list(map(self.encoder(type_), values))
+                out[i] = np.fromiter(map(self.encoder(type_), values), np.int64, n)
         return out
 
     def decode_rows(self, columns: Ordinals, types: Sequence[Type]) -> list[Row]:
@@ -232,6 +266,11 @@ class Codec:
             plain = ordinals.tolist()
             values.append(plain if type_.kind is Kind.NUMBER else map(self.decoder(type_), plain))
         return list(zip(*values, strict=True))
+
+
+def _frozen(ordinals: list[int], type_: Type) -> tuple[int, ...] | frozenset[int]:
+    """Return the form in which tables hold a record or a set."""
+    return tuple(ordinals) if type_.kind is Kind.RECORD else frozenset(ordinals)
 
 
 def float_ordinal(value: float) -> int:
@@ -252,3 +291,8 @@ def float_ordinals(values: NDArray[np.float64]) -> Ordinals:
     values = np.where(np.isnan(values), np.nan, values) + 0.0  # one NaN; -0.0 + 0.0 is 0.0
     bits = values.view(np.int64)
     return np.where(bits >= 0, bits, bits ^ _REVERSED)
+
+
+def float_values(ordinals: Ordinals) -> NDArray[np.float64]:
+    """Return the floats at places in the order of floats."""
+    return np.where(ordinals >= 0, ordinals, ordinals ^ _REVERSED).view(np.float64)

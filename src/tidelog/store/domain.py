@@ -36,6 +36,10 @@ class Domain:
         """Return whether all ordinals in [low, high] have codes."""
         return self.is_raw or (self.bias <= low and high - self.bias < 1 << self.bits)
 
+    def code(self, ordinal: int) -> int:
+        """Return the code of an ordinal; for one that is not covered -1, which no row has."""
+        return ordinal - self.bias if self.covers(ordinal, ordinal) else -1
+
     def widen(self, low: int, high: int) -> bool:
         """Make room for the ordinals in [low, high]; return whether anything changed."""
         if self.covers(low, high):

@@ -9,21 +9,20 @@ and `commit` turns the new version into the only one.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import rows as kernel
-from tidelog.kernel.join import DEAD, DEAD_NOW, FLAG
+from tidelog.kernel import table as t
+from tidelog.kernel.join import DEAD, DEAD_NOW
 from tidelog.store.domain import Domain
 from tidelog.store.index import Index
 from tidelog.store.layout import Layout
 from tidelog.store.run import (
     ALIVE,
-    GONE,
-    KNOWN,
     Counts,
     Marks,
     Run,
@@ -32,8 +31,6 @@ from tidelog.store.run import (
     sort_words,
     sorted_order,
 )
-
-_DEAD_SHARE = 4  # a run is rewritten when one row in this many is dead
 
 
 class Version(enum.Enum):
@@ -66,25 +63,21 @@ class Delta:
         return bool(self.inserted.shape[1] or self.deleted.shape[1])
 
 
-@dataclass
 class Found:
-    """Where rows are in the primary order: their run (-1 for none) and position."""
+    """Where rows are in the primary order, with their marks and counts (kernel/table.py)."""
 
-    run: NDArray[np.int64]
-    position: NDArray[np.int64]
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
+    def __init__(self, columns: NDArray[np.int64]) -> None:
+        self.columns = columns
+        self.run: NDArray[np.int64] = columns[0]
+        """The run of each row, -1 for none."""
+        self.position: NDArray[np.int64] = columns[1]
+        """The position of each row in its run."""
+        self.marks: NDArray[np.int64] = columns[2]
+        """The marks that the rows had when they were found; 0 for rows that were not."""
+        self.counts: NDArray[np.int64] = columns[3]
+        """The counts that the rows had when they were found; 0 for rows that were not."""
+        self.present: NDArray[np.bool_] = self.run >= 0
         """Which of the rows were found."""
-        return self.run >= 0
-
-
-@dataclass
-class _Log:
-    """What an epoch has overwritten."""
-
-    marks: list[tuple[Run, NDArray[np.int64], Marks]] = field(default_factory=list)
-    counts: list[tuple[Run, NDArray[np.int64], Counts]] = field(default_factory=list)
 
 
 class StoredRelation:
@@ -97,7 +90,6 @@ class StoredRelation:
         identity = tuple(range(len(domains)))
         self.primary = Index(Layout(identity, domains))
         self._indexes: dict[tuple[int, ...], Index] = {identity: self.primary}
-        self._log = _Log()
         self._replacement: StoredRelation | None = None
         self._remember_biases()
         self.delta: Delta = self.no_delta()
@@ -145,28 +137,33 @@ class StoredRelation:
             for run in self.primary.runs:
                 found.runs.append(found.sorted_run(run.words, layout, run.marks, None))
                 found.runs[-1].dead = run.dead
-                self._log_copy(run, found.runs[-1], found)
+            self._log_copy(found)
             if self.primary.tail is not None:
                 tail = self.primary.tail
                 found.tail = found.sorted_run(tail.words, layout, tail.marks, None)
             self._indexes[order] = found
         return found
 
-    def _log_copy(self, run: Run, copy: Run, index: Index) -> None:
-        """Log for a copy in another order what this epoch has overwritten in `run`."""
-        entries = [(at, marks) for logged, at, marks in self._log.marks if logged is run]
-        if not entries:
-            return
-        assert run.marks is not None
-        before = run.marks.copy()
-        for at, marks in reversed(entries):
-            before[at] = marks
-        changed = np.flatnonzero(before != run.marks)
-        if len(changed):
+    def _log_copy(self, copy: Index) -> None:
+        """Log for a copy in another order what this epoch has overwritten in the primary one."""
+        log = self.primary.marks_log
+        for number in np.unique(log.columns[0, : log.used]).tolist():
+            run = self.primary.runs[number]
+            assert run.marks is not None
+            before = run.marks.copy()
+            entries = log.columns[:, : log.used]
+            entries = entries[:, entries[0] == number]
+            before[entries[1, ::-1]] = entries[2, ::-1]  # the oldest last: it stays
+            changed = np.unique(entries[1])
             rows = np.ascontiguousarray(run.words[:, changed])
-            old = index.sorted_run(rows, self.primary.layout, before[changed], None)
+            old = copy.sorted_run(rows, self.primary.layout, before[changed], None)
             assert old.marks is not None
-            self._log.marks.append((copy, copy.locate(old.words, DEAD), old.marks))
+            n = len(changed)
+            own = copy.marks_log
+            own.room_for(n)[:, own.used : own.used + n] = (
+                np.full(n, number), copy.runs[number].locate(old.words, DEAD), old.marks,
+            )  # fmt: skip
+            own.used += n
 
     def arranged(self, run: Run, order: tuple[int, ...]) -> Run:
         """Return a run of the primary order in another one, without counts."""
@@ -204,6 +201,8 @@ class StoredRelation:
                 words = np.empty((index.layout.words, n), np.int64)
                 kernel.pack(codes, n, index.layout.by_column, words)
                 run.rewrite(words)
+            index.merging = None  # it would mix the layouts; it starts again
+            index.forget_table()
         self.delta = self.no_delta()
         self._remember_biases()
 
@@ -242,34 +241,20 @@ class StoredRelation:
         return sort_words(np.concatenate([run.words for run in runs], axis=1))
 
     def find(self, rows: Words, limit: int = ALIVE) -> Found:
-        """Return where the sorted `rows` are, those with marks up to `limit`."""
-        found = Found(np.full(rows.shape[1], -1, np.int64), np.full(rows.shape[1], -1, np.int64))
-        for number, run in enumerate(self.primary.all_runs()):
-            if len(run) == 0:
-                continue
-            positions = run.locate(rows, limit)
-            here = positions >= 0
-            found.run[here] = number
-            found.position[here] = positions[here]
-        return found
+        """Return where the rows are, those with marks up to `limit`."""
+        columns = np.empty((4, rows.shape[1]), np.int64)
+        t.find(self.primary.table(), self.words, limit, rows, rows.shape[1], columns)
+        return Found(columns)
 
-    def marks_at(self, found: Found) -> Marks:
-        """Return the marks of rows that were found."""
-        marks = np.zeros(found.run.shape[0], np.int32)
-        for number, run in enumerate(self.primary.all_runs()):
-            if run.marks is not None:
-                here = found.run == number
-                marks[here] = run.marks[found.position[here]]
-        return marks
+    def marks_at(self, found: Found) -> NDArray[np.int64]:
+        """Return the marks of rows that were found, as they are now."""
+        t.read_back(self.primary.table(), found.columns.shape[1], found.columns)
+        return found.marks
 
     def counts_at(self, found: Found) -> NDArray[np.int64]:
-        """Return the counts of rows that were found."""
-        counts = np.zeros(found.run.shape[0], np.int64)
-        for number, run in enumerate(self.primary.all_runs()):
-            if run.counts is not None:
-                here = found.run == number
-                counts[here] = run.counts[found.position[here]]
-        return counts
+        """Return the counts of rows that were found, as they are now."""
+        t.read_back(self.primary.table(), found.columns.shape[1], found.columns)
+        return found.counts
 
     # --- writing, within an epoch ---
 
@@ -290,41 +275,13 @@ class StoredRelation:
         DEAD_NOW is for rows of earlier epochs. A row of this one becomes GONE, so that no version
         shows it; it may come back by its mark as any other, or be added again.
         """
-        layout = self.primary.layout
-        for index in self._indexes.values():
-            if index is self.primary:
-                own, own_marks = rows, marks
-            else:
-                run = index.sorted_run(rows, layout, marks, None)
-                own, own_marks = run.words, marks if run.marks is None else run.marks
-            for run in index.all_runs():
-                if len(run) == 0:
-                    continue
-                positions = run.locate(own, KNOWN)
-                here = positions >= 0
-                if here.any():
-                    at, new = positions[here], own_marks[here]
-                    held = run.need_marks()
-                    if run is index.tail:  # `abort` drops it as a whole
-                        new[new == DEAD_NOW] = GONE
-                    else:
-                        self._log.marks.append((run, at, held[at]))
-                    held[at] = new
+        if rows.shape[1]:
+            for index in self._indexes.values():
+                index.set_marks(rows, marks, self.primary.layout)
 
     def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found."""
-        for number, run in enumerate(self.primary.all_runs()):
-            here = found.run == number
-            if not here.any():
-                continue
-            assert run.counts is not None
-            new = counts[here]
-            if run.counts.dtype == np.int32 and new.max() > np.iinfo(np.int32).max:
-                run.counts = run.counts.astype(np.int64)
-            at = found.position[here]
-            if run is not self.primary.tail:
-                self._log.counts.append((run, at, run.counts[at]))
-            run.counts[at] = new
+        self.primary.set_counts(found.columns, counts)
 
     def replace(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
         """Put sorted rows in the place of everything: what a bootstrap ends with."""
@@ -336,15 +293,23 @@ class StoredRelation:
         identity = self.primary.layout.order
         self._indexes = {identity: self.primary}
         self.primary.runs = [run for run in runs if len(run)]
-        self.primary.tail = None
-        self._log = _Log()
+        self.primary.tail = self.primary.merging = None
+        self.primary.forget_table()
 
-    def append_run(self, rows: Words, marks: Marks, counts: Counts) -> None:
+    def append_run(self, rows: Words, level: int, counts: Counts) -> None:
         """Add sorted rows as a run of every order, outside of epochs: a round of a bootstrap."""
-        layout = self.primary.layout
         for index in self._indexes.values():
-            own = counts if index is self.primary else None
-            index.runs.append(index.sorted_run(rows, layout, marks, own))
+            marks = np.full(rows.shape[1], level, np.int32)
+            if index is self.primary:
+                index.runs.append(Run(rows, marks, counts))
+            else:
+                own = sort_words(index.repacked(rows, self.primary.layout))
+                index.runs.append(Run(own, marks))
+
+    def drop_orders(self, kept: Collection[tuple[int, ...]]) -> None:
+        """Drop the orders that are not among `kept`. The primary one stays."""
+        identity = self.primary.layout.order
+        self._indexes = {o: i for o, i in self._indexes.items() if o == identity or o in kept}
 
     def empty_copy(self) -> StoredRelation:
         """Return a relation like this one, without rows."""
@@ -356,7 +321,7 @@ class StoredRelation:
         Until then this relation shows the change as any other epoch does: rows that `other` lacks
         are dead, rows that it adds are in the tail.
         """
-        assert self.primary.tail is None and not self._log.marks, "the epoch has changed rows"
+        assert self._is_idle(), "the epoch has changed rows"
         before, after = self.rows(Version.OLD), other.rows(Version.NEW)
         self.delta = Delta(without(after, before), without(before, after))
         deleted, inserted = self.delta.deleted, self.delta.inserted
@@ -372,38 +337,22 @@ class StoredRelation:
         if self._replacement is not None:
             self._indexes, self.primary = self._replacement._indexes, self._replacement.primary
             self._replacement = None
-            self._log = _Log()
+        else:
+            for index in self._indexes.values():
+                index.commit()
+        if self.delta:
             self.delta = self.no_delta()
-            return
-        for run, at, _ in self._log.marks:
-            assert run.marks is not None
-            marks = run.marks[at]
-            assert not ((marks >= FLAG) & (marks < DEAD)).any(), "a row is still flagged"
-            gone = at[marks == DEAD_NOW]
-            run.marks[gone] = DEAD
-            run.dead += len(gone)
-        self._log = _Log()
-        for index in self._indexes.values():
-            index.absorb_tail()
-            for i, run in enumerate(index.runs):
-                if run.dead * _DEAD_SHARE > len(run):
-                    index.runs[i] = run.without_dead()
-            index.runs = [run for run in index.runs if len(run)]
-        self.delta = self.no_delta()
 
     def abort(self) -> None:
         """Put everything back as it was before the epoch."""
-        for run, at, marks in reversed(self._log.marks):
-            assert run.marks is not None
-            run.marks[at] = marks
-        for run, at, counts in reversed(self._log.counts):
-            assert run.counts is not None
-            run.counts[at] = counts
-        self._log = _Log()
         self._replacement = None
         for index in self._indexes.values():
-            index.tail = None
+            index.abort()
         self.delta = self.no_delta()
+
+    def _is_idle(self) -> bool:
+        """Return whether no epoch has written here since the last commit."""
+        return all(i.tail is None and not i.marks_log.used for i in self._indexes.values())
 
     @property
     def nbytes(self) -> int:
@@ -413,13 +362,13 @@ class StoredRelation:
     def _check(self) -> None:
         """Assert that every order is sound and all of them hold the same rows and marks."""
         wanted = None
-        idle = self.primary.tail is None and not self._log.marks
+        idle = self._is_idle()
         for index in self._indexes.values():
-            index._check()
             name = f"order {index.layout.order}"
-            assert index.layout.is_current(self.domains), "the layout is out of date"
             counted = any(run.counts is not None for run in index.all_runs())
             assert not counted or index is self.primary, f"{name} is counted, not the primary only"
+            index._check()
+            assert index.layout.is_current(self.domains), "the layout is out of date"
             held = self._known(index)
             if wanted is None:
                 wanted = held

@@ -1,18 +1,19 @@
 """A sorted run: rows as words, and beside each row its mark and its count.
 
 Runs are the unit of storage. Their rows never move; a row dies by its mark (kernel/join.py), and
-counts change in place. New rows go to new runs, which are merged into larger ones later.
+counts change in place. New rows go to new runs, which are merged into larger ones later
+(store/merging.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import rows as kernel
+from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD, DEAD_NOW
 
 Words: TypeAlias = NDArray[np.int64]
@@ -26,31 +27,49 @@ NO_MARKS: Marks = np.zeros(0, np.int32)
 NO_COUNTS: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
-@dataclass
 class Run:
     """Sorted rows. Without marks all of them are alive at level 0; without counts none is kept."""
 
-    words: Words
-    marks: Marks | None = None
-    counts: Counts | None = None
-    dead: int = 0
-    """How many rows have the mark DEAD: at a quarter the run is rewritten."""
+    __slots__ = ("_marks", "_size", "counts", "dead", "marks_address", "words", "words_address")
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, words: Words, marks: Marks | None = None, counts: Counts | None = None, dead: int = 0
+    ) -> None:
         # Kernels read by address, and are compiled anew for every other kind of array.
-        self.words = _own(self.words, np.int64)
-        if self.marks is not None:
-            self.marks = _own(self.marks, np.int32)
-        self.words_address = self.words.__array_interface__["data"][0]
-        self.marks_address = 0 if self.marks is None else self.marks.__array_interface__["data"][0]
+        self.words: Words = _own(words, np.int64)
+        self.words_address = address(self.words)
+        self._size = int(self.words.shape[1])
+        self.marks = marks
+        self.counts = counts
+        self.dead = dead
+        """How many rows have the mark DEAD: at a quarter the run is rewritten."""
+
+    @property
+    def marks(self) -> Marks | None:
+        """The marks, or None when all rows are alive at level 0."""
+        return self._marks
+
+    @marks.setter
+    def marks(self, marks: Marks | None) -> None:
+        self._marks = None if marks is None else _own(marks, np.int32)
+        self.marks_address = 0 if self._marks is None else address(self._marks)
 
     def __len__(self) -> int:
-        return int(self.words.shape[1])
+        return self._size
+
+    def describe(self, into: NDArray[np.int64]) -> None:
+        """Write what kernels need to know of the run (kernel/table.py)."""
+        size, counts = self._size, self.counts
+        into[t.SIZE], into[t.MARKS] = size, self.marks_address
+        into[t.COUNTS] = 0 if counts is None else address(counts)
+        into[t.WIDE] = counts is not None and counts.dtype == np.int64
+        for word in range(self.words.shape[0]):
+            into[t.WORDS + word] = self.words_address + 8 * size * word
 
     def rewrite(self, words: Words) -> None:
         """Replace the words by those of the same rows in another layout."""
         self.words = words
-        self.words_address = words.__array_interface__["data"][0]
+        self.words_address = address(words)
 
     @property
     def nbytes(self) -> int:
@@ -59,15 +78,10 @@ class Run:
 
     def need_marks(self) -> Marks:
         """Return the marks, made on first use."""
-        if self.marks is None:
+        if self._marks is None:
             self.marks = np.zeros(len(self), np.int32)
-            self.marks_address = self.marks.__array_interface__["data"][0]
-        return self.marks
-
-    def without_dead(self) -> Run:
-        """Return the rows that are alive."""
-        counts = None if self.counts is None else self.counts[:0].copy()
-        return merge(self, Run(self.words[:, :0].copy(), None, counts))
+        assert self._marks is not None
+        return self._marks
 
     def locate(self, rows: Words, limit: int) -> NDArray[np.int64]:
         """Return the position of each of the sorted rows, -1 for those absent or above `limit`."""
@@ -82,18 +96,20 @@ class Run:
     def _check(self) -> None:
         """Assert that the rows are sorted and unique, and the arrays fit each other."""
         n = len(self)
+        assert self.words.shape[1] == n, "words do not fit"
         assert self.words.flags.c_contiguous, "words are not contiguous"
         assert self.words.dtype == np.int64, "words are not of 64 bits"
-        assert self.words_address == self.words.__array_interface__["data"][0], "words have moved"
+        assert self.words_address == address(self.words), "words have moved"
         if self.marks is not None:
             assert self.marks.flags.c_contiguous, "marks are not contiguous"
             assert self.marks.dtype == np.int32, "marks are not of 32 bits"
-            address = self.marks.__array_interface__["data"][0]
-            assert self.marks_address == address, "marks have moved"
+            assert self.marks_address == address(self.marks), "marks have moved"
         else:
             assert self.marks_address == 0, "there is an address and no marks"
         assert self.marks is None or self.marks.shape == (n,), "marks do not fit"
         assert self.counts is None or self.counts.shape == (n,), "counts do not fit"
+        dead = 0 if self.marks is None else int((self.marks == DEAD).sum())
+        assert dead == self.dead, f"{dead} rows are dead, not {self.dead}"
         order = np.lexsort(self.words[::-1]) if n else np.zeros(0, np.int64)
         assert np.array_equal(order, np.arange(n)), "rows are not sorted"
         if n > 1:
@@ -101,8 +117,16 @@ class Run:
             assert not same.any(), "rows are not unique"
 
 
+def address(array: NDArray[Any]) -> int:
+    """Return where an array begins."""
+    return int(array.__array_interface__["data"][0])
+
+
 def _own(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
     """Return the array contiguous, and apart from any larger one that it is a part of."""
+    base = array.base
+    if base is None and array.dtype == dtype and array.flags.c_contiguous:
+        return array
     array = np.ascontiguousarray(array, dtype)
     base = array.base
     return array.copy() if isinstance(base, np.ndarray) and base.size > array.size else array
@@ -121,32 +145,31 @@ def sort_words(words: Words) -> Words:
     if words.shape[0] == 1:
         words[0].sort()
         return words
+    if words.shape[1] < 2:
+        return words
     return np.ascontiguousarray(words[:, sorted_order(words)])
 
 
-def merge(a: Run, b: Run, limit: int = ALIVE) -> Run:
-    """Return the rows of both runs with marks up to `limit`. No such row is in both."""
-    assert (a.counts is None) == (b.counts is None), "one run is counted and the other is not"
-    size = len(a) + len(b)
-    words = np.empty((a.words.shape[0], size), np.int64)
-    has_marks = a.marks is not None or b.marks is not None
-    has_counts = a.counts is not None
-    marks = np.empty(size if has_marks else 0, np.int32)
-    counts_a = a.counts if a.counts is not None else NO_COUNTS
-    counts_b = b.counts if b.counts is not None else NO_COUNTS
-    if counts_a.dtype != counts_b.dtype:
-        counts_a, counts_b = counts_a.astype(np.int64), counts_b.astype(np.int64)
-    counts = np.empty(size if has_counts else 0, counts_a.dtype)
-    n = kernel.merge_runs(
-        a.words, a.need_marks() if has_marks else NO_MARKS, counts_a,
-        b.words, b.need_marks() if has_marks else NO_MARKS, counts_b,
-        words, marks, counts, has_marks, has_counts, limit,
-    )  # fmt: skip
-    if n < size:
-        words, marks, counts = words[:, :n].copy(), marks[:n].copy(), counts[:n].copy()
-    if has_marks and not marks.any():
-        has_marks = False  # all at level 0 again: forget the marks
-    return Run(words, marks if has_marks else None, counts if has_counts else None)
+def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
+    """Return the rows sorted, and their marks with them; may overwrite `words`.
+
+    Where a row leaves bits for the level, both are sorted as one number: eight times as fast.
+    """
+    n = words.shape[1]
+    if n < 2:
+        return words, marks.copy()  # every order writes to its own
+    if words.shape[0] == 1 and n > 1000:
+        bits = int(marks.max()).bit_length()
+        top = int(words.max()).bit_length()
+        if bits + top <= 63 and marks.min() >= 0 and words.min() >= 0:
+            words <<= bits
+            words[0] |= marks
+            words[0].sort()
+            marks = (words[0] & ((1 << bits) - 1)).astype(np.int32)
+            words >>= bits
+            return words, marks
+    order = sorted_order(words)
+    return np.ascontiguousarray(words[:, order]), marks[order]
 
 
 def compact_counts(counts: NDArray[np.int64]) -> Counts:

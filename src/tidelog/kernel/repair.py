@@ -1,0 +1,203 @@
+"""The row-by-row parts of the level repair (maintain/repair.py).
+
+`lose` takes lost instantiations from counts. `offer` lets found ones reach their heads, which are
+rows of the relation or rows that wait to be settled. Rows wait in a hash table: `keys` has their
+words, `waiting` their tentative level (-1 for a free place), count and nothing else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tidelog.kernel.memory import load32, load64, store32, store64
+from tidelog.kernel.table import (
+    COUNTS,
+    MARKS,
+    MOST_RUNS,
+    SIZE,
+    WIDE,
+    first_not_before,
+    is_equal,
+)
+
+# Rows of the `waiting` array.
+LEVEL, COUNT = range(2)
+
+_DEAD_NOW = 1 << 29
+_FLAG = 1 << 30
+_DEAD = (1 << 31) - 1
+_NEVER = np.int64(_DEAD_NOW)  # the level of rows that are not there
+_MOST_NARROW = (1 << 31) - 1
+_MIX = np.int64(-7046029254386353131)  # odd, its bits spread: 2**64 divided by the golden ratio
+
+
+@njit(cache=True, inline="always")
+def _count(table, r, at):
+    if table[r, WIDE]:
+        return load64(table[r, COUNTS], at)
+    return load32(table[r, COUNTS], at)
+
+
+@njit(cache=True, inline="always")
+def _set_count(table, r, at, count):
+    if table[r, WIDE]:
+        store64(table[r, COUNTS], at, count)
+    else:
+        store32(table[r, COUNTS], at, count)
+
+
+@njit(cache=True)
+def _find(table, words, rows, i, fingers):
+    """Return run and position of the row that is not dead, and its mark; run -1 for none."""
+    for r in range(table.shape[0]):
+        at = first_not_before(table, r, words, rows, i, fingers[r])
+        fingers[r] = at
+        if at < table[r, SIZE] and is_equal(table, r, words, at, rows, i):
+            mark = np.int64(0)
+            if table[r, MARKS] != 0:
+                mark = load32(table[r, MARKS], at)
+            if mark != _DEAD:
+                return np.int64(r), at, mark
+    return np.int64(-1), np.int64(-1), _NEVER
+
+
+@njit(cache=True)
+def lose(table, words, rows, fires, n, log, logged, lost):
+    """Take one from the count of each row whose level is that of the instantiation.
+
+    Writes to `lost` the places (in `rows`) of rows that reach 0. Returns how many these are and how
+    many entries the log has; -1 if a count would be negative.
+    """
+    fingers = np.zeros(MOST_RUNS, np.int64)
+    zeros = 0
+    for i in range(n):
+        r, at, mark = _find(table, words, rows, i, fingers)
+        if r < 0 or mark != fires[i]:
+            continue  # only what fired at the row's own level was counted
+        count = _count(table, r, at)
+        log[0, logged] = r
+        log[1, logged] = at
+        log[2, logged] = count
+        logged += 1
+        if count <= 0:
+            return -1, logged
+        _set_count(table, r, at, count - 1)
+        if count == 1:
+            lost[zeros] = i
+            zeros += 1
+    return zeros, logged
+
+
+@njit(cache=True)
+def _place(keys, waiting, words, rows, i):
+    """Return where the row is in the hash table, or the free place where it belongs."""
+    mixed = np.int64(0)
+    for w in range(words):
+        mixed = (mixed ^ rows[w, i]) * _MIX
+        mixed ^= (mixed >> 29) & 0x7FFFFFFFF
+    last = waiting.shape[1] - 1  # a power of two, less one
+    at = mixed & last
+    while waiting[LEVEL, at] >= 0:
+        same = True
+        for w in range(words):
+            if keys[w, at] != rows[w, i]:
+                same = False
+                break
+        if same:
+            return at
+        at = (at + 1) & last
+    return at
+
+
+@njit(cache=True)
+def offer(
+    table, tail, words, rows, fires, n, start, level, keys, waiting, used, log, logged
+):
+    """Let instantiations reach their heads: a smaller level wins, an equal one adds to the count.
+
+    A flagged row is in the bucket and has `level`. Goes from `start` until the hash table is half
+    full, or a count outgrows 32 bits; returns how far it came, how many places are used and how
+    many entries the log has.
+    """
+    fingers = np.zeros(MOST_RUNS, np.int64)
+    room = waiting.shape[1] >> 1
+    for i in range(start, n):
+        if used >= room:
+            return i, used, logged
+        r, found, mark = _find(table, words, rows, i, fingers)
+        held = mark
+        if mark >= _FLAG:
+            held = np.int64(level)
+        elif mark >= _DEAD_NOW:
+            held = _NEVER
+        at = _place(keys, waiting, words, rows, i)
+        is_waiting = waiting[LEVEL, at] >= 0
+        current = held
+        if is_waiting:
+            current = min(current, waiting[LEVEL, at])
+        if fires[i] < current:
+            if not is_waiting:
+                used += 1
+                for w in range(words):
+                    keys[w, at] = rows[w, i]
+            waiting[LEVEL, at] = fires[i]
+            waiting[COUNT, at] = 1
+        elif fires[i] == current:
+            if is_waiting and waiting[LEVEL, at] == current:
+                waiting[COUNT, at] += 1
+            else:
+                count = _count(table, r, found)
+                if count >= _MOST_NARROW and not table[r, WIDE]:
+                    return i, used, logged
+                if r != tail:
+                    log[0, logged] = r
+                    log[1, logged] = found
+                    log[2, logged] = count
+                    logged += 1
+                _set_count(table, r, found, count + 1)
+    return n, used, logged
+
+
+@njit(cache=True)
+def take(keys, waiting, words, level, rows, counts):
+    """Write the rows that wait for `level`, and their counts; return how many there are.
+
+    They stay in the table, where later offers, never below their level, find them settled.
+    """
+    n = 0
+    for at in range(waiting.shape[1]):
+        if waiting[LEVEL, at] == level:
+            for w in range(words):
+                rows[w, n] = keys[w, at]
+            counts[n] = waiting[COUNT, at]
+            n += 1
+    return n
+
+
+@njit(cache=True)
+def level_above(waiting, level):
+    """Return the lowest level above `level` that rows wait for, and how many do; -1 for none."""
+    lowest = np.int64(-1)
+    n = 0
+    for at in range(waiting.shape[1]):
+        held = waiting[LEVEL, at]
+        if held > level:
+            if lowest < 0 or held < lowest:
+                lowest = held
+                n = 0
+            if held == lowest:
+                n += 1
+    return lowest, n
+
+
+@njit(cache=True)
+def rehash(keys, waiting, words, into_keys, into):
+    """Move all rows to a larger table."""
+    for at in range(waiting.shape[1]):
+        if waiting[LEVEL, at] >= 0:
+            place = _place(into_keys, into, words, keys, at)
+            for w in range(words):
+                into_keys[w, place] = keys[w, at]
+            into[LEVEL, place] = waiting[LEVEL, at]
+            into[COUNT, place] = waiting[COUNT, at]

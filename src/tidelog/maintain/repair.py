@@ -1,0 +1,291 @@
+"""The level repair: how a recursive stratum follows a change (ALGORITHMS.md, 2).
+
+Levels are shortest hyperpath lengths, and are repaired as such:
+
+1. *Lose.* Rows taken out, by increasing old level, take with them the instantiations they are in. A
+   row whose count reaches 0 is affected, and is taken out in its turn.
+2. *Look back.* Each affected row asks once for its instantiations among the rows that are left.
+3. *Settle.* Rows get their new level, by increasing level, together with what was inserted; each
+   settled row brings the instantiations it now completes.
+
+A row of a lower relation counts as a row at level 0, and the absence of a row under negation as a
+row of the complement.
+
+All rows of one level, of all relations, form a *bucket* and are processed at once. They are flagged
+meanwhile: an instantiation with several rows in the bucket belongs to the first of them, so atoms
+before the driver do not see flagged rows. In Lose a flagged row keeps its old level; in Settle it
+has the bucket's level, and its old one tells whether an instantiation was accounted before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import join as k
+from tidelog.kernel import repair as kernel
+from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.gather import distinct
+from tidelog.maintain.joins import HEAD, Reader, Reading
+from tidelog.maintain.rules import RuleJoins
+from tidelog.maintain.waiting import Waiting
+from tidelog.plan.body import AtomUse
+from tidelog.store.relation import Delta, StoredRelation, Version
+from tidelog.store.run import ALIVE, Run, Words, sorted_order
+
+Levels = NDArray[np.int64]
+
+
+class Repair:
+    """One update of a stratum."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        joins: Sequence[RuleJoins],
+        relations: Mapping[str, StoredRelation],
+        pace: Callable[[str], None],
+    ) -> None:
+        """`pace` is called often, with the phase; it raises to end the update."""
+        self._catalog = catalog
+        self._joins = joins
+        self._relations = relations
+        self._pace = pace
+        self.buckets = 0
+        self.affected = 0
+
+    def run(self) -> None:
+        """Repair all levels and counts, and set the deltas."""
+        affected = self._lose()
+        self.affected = sum(rows.shape[1] for rows in affected.values())
+        self._pace("lost")
+        waiting = {name: Waiting(relation) for name, relation in self._relations.items()}
+        self._look_back(affected, waiting)
+        self._settle(waiting)
+        for name, relation in self._relations.items():
+            relation.delta = Delta(_added(relation), _removed(relation, affected[name]))
+
+    # --- 1: lose ---
+
+    def _lose(self) -> dict[str, Words]:
+        """Take out what was deleted and all that depends on it; return the rows taken out."""
+        buckets: dict[int, dict[str, list[Words]]] = {0: {}}
+        for name in self._relations:
+            deleted = self._catalog.given[name].delta.deleted
+            if deleted.shape[1]:
+                buckets[0][name] = [deleted]
+        taken: dict[str, list[Words]] = {name: [] for name in self._relations}
+        while buckets:
+            self.buckets += 1
+            level = min(buckets)
+            bucket = {name: _union(parts) for name, parts in buckets.pop(level).items()}
+            for name, rows in bucket.items():
+                self._mark(name, rows, k.FLAG | level)
+                taken[name].append(rows)
+            for joins in self._joins:
+                head = joins.rule.head.relation
+                for driver, rows in self._lose_drivers(joins, level, bucket):
+                    run = Run(rows, np.full(rows.shape[1], k.FLAG | level, np.int32))
+                    reader = self._lose_reader(driver, level)
+                    for instances in joins.run(driver, k.LOSE, reader, [run]):
+                        assert instances.fires is not None
+                        for at, lost in self._take_counts(head, instances.rows, instances.fires):
+                            buckets.setdefault(at, {}).setdefault(head, []).append(lost)
+                        self._pace("lose")
+            for name, rows in bucket.items():
+                self._mark(name, rows, k.DEAD_NOW)
+        return {
+            name: _union(parts) if parts else self._relations[name].no_rows()
+            for name, parts in taken.items()
+        }
+
+    def _lose_drivers(
+        self, joins: RuleJoins, level: int, bucket: dict[str, Words]
+    ) -> Iterator[tuple[int, Words]]:
+        for place, atom in enumerate(joins.rule.atoms):
+            if atom.relation in self._relations:
+                if atom.relation in bucket:
+                    yield place, bucket[atom.relation]
+            elif level == 0:
+                delta = self._catalog.relations[atom.relation].delta
+                rows = delta.inserted if atom.negated else delta.deleted
+                if rows.shape[1]:
+                    yield place, rows
+
+    def _lose_reader(self, driver: int, level: int) -> Reader:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+            if atom.relation in self._relations:
+                return self._own(atom, order, before_driver=place < driver)
+            # Lower rows are taken out in the first bucket: after it, and before the driver in it,
+            # those that the epoch changes are not there any more.
+            still_there = level == 0 and place > driver
+            if atom.negated:
+                version = Version.OLD if still_there else Version.EITHER
+            else:
+                version = Version.OLD if still_there else Version.KEPT
+            return self._lower(atom, order, version)
+
+        return read
+
+    def _take_counts(self, head: str, rows: Words, fires: Levels) -> Iterator[tuple[int, Words]]:
+        """Take lost instantiations from the counts of their heads; yield rows that reach 0."""
+        primary = self._relations[head].primary
+        n = rows.shape[1]
+        lost = np.empty(n, np.int64)
+        log = primary.counts_log
+        zeros, log.used = kernel.lose(
+            primary.table(), primary.layout.words, rows, fires, n, log.room_for(n), log.used, lost
+        )
+        assert zeros >= 0, f"negative counts in {head}"
+        if zeros:
+            rows, levels = rows[:, lost[:zeros]], fires[lost[:zeros]]
+            for level in np.unique(levels).tolist():
+                yield level, np.ascontiguousarray(rows[:, levels == level])
+
+    # --- 2: look back ---
+
+    def _look_back(self, affected: dict[str, Words], waiting: dict[str, Waiting]) -> None:
+        """Find the derivations that affected rows have left."""
+        for name, rows in affected.items():
+            if rows.shape[1] == 0:
+                continue
+            for joins in self._joins:
+                if joins.rule.head.relation != name:
+                    continue
+                for instances in joins.run(HEAD, k.LOOK_BACK, self._back_reader(), [Run(rows)]):
+                    assert instances.fires is not None
+                    waiting[name].offer(instances.rows, instances.fires, 0)
+                    self._pace("look back")
+
+    def _back_reader(self) -> Reader:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+            if atom.relation in self._relations:
+                return self._own(atom, order, before_driver=False)
+            return self._lower(atom, order, Version.EITHER if atom.negated else Version.KEPT)
+
+        return read
+
+    # --- 3: settle ---
+
+    def _settle(self, waiting: dict[str, Waiting]) -> None:
+        """Give rows their new levels, from the smallest on."""
+        for name in self._relations:
+            inserted = self._catalog.given[name].delta.inserted
+            if inserted.shape[1]:
+                waiting[name].offer(inserted, np.zeros(inserted.shape[1], np.int64), 0)
+        for held in waiting.values():
+            held.level_above(-1)
+        level = 0  # the first bucket also brings what lower relations gained
+        while level >= 0:
+            self.buckets += 1
+            bucket = {}
+            for name, held in waiting.items():
+                rows, counts = held.take(level)
+                if rows.shape[1]:
+                    bucket[name] = self._enter(name, rows, counts)
+            for joins in self._joins:
+                head = joins.rule.head.relation
+                for driver, run in self._settle_drivers(joins, level, bucket):
+                    for instances in joins.run(
+                        driver, k.SETTLE, self._settle_reader(driver, level), [run], level,
+                        self._after_reader(),
+                    ):  # fmt: skip
+                        assert instances.fires is not None
+                        waiting[head].offer(instances.rows, instances.fires, level)
+                        self._pace("settle")
+            for name, run in bucket.items():
+                self._mark(name, run.words, level)
+            above = [held.level_above(level) for held in waiting.values()]
+            level = min((at for at in above if at >= 0), default=-1)
+
+    def _enter(self, name: str, rows: Words, counts: Levels) -> Run:
+        """Put rows into the bucket: flag them, new ones in the tail; return them with their marks.
+
+        The mark of a flagged row keeps its old level, DEAD_NOW for a row that was not there.
+        """
+        order = sorted_order(rows)
+        rows, counts = np.ascontiguousarray(rows[:, order]), counts[order]
+        relation = self._relations[name]
+        found = relation.find(rows, k.DEAD_NOW)
+        present = found.present
+        marks = np.where(present, found.marks | k.FLAG, k.FLAG | k.DEAD_NOW).astype(np.int32)
+        if present.all():
+            relation.set_counts(found, counts)
+            relation.set_marks(rows, marks)
+        elif not present.any():
+            relation.add(rows, marks, counts)
+        else:
+            relation.set_counts(found, counts)
+            relation.set_marks(np.ascontiguousarray(rows[:, present]), marks[present])
+            new = ~present
+            relation.add(np.ascontiguousarray(rows[:, new]), marks[new], counts[new])
+        return Run(rows, marks)
+
+    def _settle_drivers(
+        self, joins: RuleJoins, level: int, bucket: dict[str, Run]
+    ) -> Iterator[tuple[int, Run]]:
+        for place, atom in enumerate(joins.rule.atoms):
+            if atom.relation in self._relations:
+                if atom.relation in bucket:
+                    yield place, bucket[atom.relation]
+            elif level == 0:
+                delta = self._catalog.relations[atom.relation].delta
+                rows = delta.deleted if atom.negated else delta.inserted
+                if rows.shape[1]:
+                    yield place, Run(rows, np.full(rows.shape[1], k.FLAG | k.DEAD_NOW, np.int32))
+
+    def _settle_reader(self, driver: int, level: int) -> Reader:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+            if atom.relation in self._relations:
+                return self._own(atom, order, before_driver=place < driver)
+            # What lower relations gained enters with the first bucket.
+            not_yet = level == 0 and place < driver
+            if atom.negated:
+                return self._lower(atom, order, Version.EITHER if not_yet else Version.NEW)
+            return self._lower(atom, order, Version.KEPT if not_yet else Version.NEW)
+
+        return read
+
+    def _after_reader(self) -> Reader:
+        """Read what is settled so far, and lower relations after the epoch."""
+
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+            if atom.relation in self._relations:
+                return self._own(atom, order, before_driver=False)
+            return self._lower(atom, order, Version.NEW)
+
+        return read
+
+    # --- reading and marking ---
+
+    def _own(self, atom: AtomUse, order: tuple[int, ...], *, before_driver: bool) -> Reading:
+        runs = self._relations[atom.relation].index(order).all_runs()
+        return Reading(runs, ALIVE, uses_level=True, excludes_flagged=before_driver)
+
+    def _lower(self, atom: AtomUse, order: tuple[int, ...], version: Version) -> Reading:
+        index = self._catalog.relations[atom.relation].index(order)
+        return Reading(index.all_runs() if version.with_tail else index.runs, version.limit)
+
+    def _mark(self, name: str, rows: Words, mark: int) -> None:
+        self._relations[name].set_marks(rows, np.full(rows.shape[1], mark, np.int32))
+
+
+def _union(parts: list[Words]) -> Words:
+    """Return all rows, sorted."""
+    rows = parts[0].copy() if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return distinct(rows)[0]
+
+
+def _added(relation: StoredRelation) -> Words:
+    tail = relation.primary.tail
+    return relation.no_rows() if tail is None else tail.words
+
+
+def _removed(relation: StoredRelation, affected: Words) -> Words:
+    if affected.shape[1] == 0:
+        return affected
+    return np.ascontiguousarray(
+        affected[:, relation.find(affected, k.DEAD - 1).marks == k.DEAD_NOW]
+    )

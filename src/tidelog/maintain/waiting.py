@@ -1,0 +1,67 @@
+"""Rows that wait to be settled, each with its tentative level and count."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import repair as kernel
+from tidelog.store.relation import StoredRelation
+from tidelog.store.run import Words
+
+Levels = NDArray[np.int64]
+
+_FIRST_SIZE = 256
+
+
+class Waiting:
+    """The rows of one relation that wait: a hash table (kernel/repair.py)."""
+
+    def __init__(self, relation: StoredRelation) -> None:
+        self._relation = relation
+        self._used = 0
+        self._make(_FIRST_SIZE)
+        self._next: tuple[int, int] = (-1, 0)
+
+    def _make(self, size: int) -> None:
+        self._keys = np.empty((self._relation.words, size), np.int64)
+        self._waiting = np.zeros((2, size), np.int64)
+        self._waiting[kernel.LEVEL] = -1
+
+    def offer(self, rows: Words, fires: Levels, level: int) -> None:
+        """Let instantiations reach their heads, while the bucket of `level` is processed."""
+        n, start = rows.shape[1], 0
+        relation = self._relation
+        primary = relation.primary
+        words = relation.words
+        tail = -1 if primary.tail is None else len(primary.runs)
+        log = primary.counts_log
+        columns = log.room_for(n)
+        while True:
+            start, self._used, log.used = kernel.offer(
+                primary.table(), tail, words, rows, fires, n, start, level,
+                self._keys, self._waiting, self._used, columns, log.used,
+            )  # fmt: skip
+            if start == n:
+                return
+            if self._used < self._waiting.shape[1] // 2:
+                primary.widen_counts()
+                continue
+            keys, waiting = self._keys, self._waiting
+            self._make(4 * waiting.shape[1])
+            kernel.rehash(keys, waiting, words, self._keys, self._waiting)
+
+    def level_above(self, level: int) -> int:
+        """Return the lowest level above `level` that rows wait for, -1 for none."""
+        lowest, n = kernel.level_above(self._waiting, level) if self._used else (-1, 0)
+        self._next = (lowest, n)
+        return int(lowest)
+
+    def take(self, level: int) -> tuple[Words, Levels]:
+        """Return the rows that wait for `level`, unsorted, with their counts."""
+        n = self._next[1] if self._next[0] == level else 0
+        rows = np.empty((self._relation.words, n), np.int64)
+        counts = np.empty(n, np.int64)
+        if n:
+            kernel.take(self._keys, self._waiting, self._relation.words, level, rows, counts)
+        return rows, counts

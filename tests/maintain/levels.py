@@ -1,0 +1,72 @@
+"""Levels and counts by their definition, slowly: what the kernel's state is compared with.
+
+Naive evaluation: in every round all rules are tried on all rows found before it. A row's level is
+the round that finds it first (0 for given rows), its count the number of solutions that find it in
+that round. A relation without recursion has no levels; its count is the number of all solutions,
+and one more if the row is given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tidelog.logic.program import Program, Rule, Stratum
+from tidelog.reference.solve import Solver
+from tidelog.reference.tables import Table
+from tidelog.values.types import Row
+
+State = dict[Row, tuple[int, int]]
+
+
+def levels_and_counts(program: Program, given: Mapping[str, Iterable[Row]]) -> dict[str, State]:
+    """Return level and count of each row of each relation. No rule may fail on the facts."""
+    tables = {name: Table() for name in program.relations}
+    states: dict[str, State] = {name: {} for name in program.relations}
+    stated = [(fact.relation, fact.row) for fact in program.facts]
+    for name, row in [*stated, *((name, row) for name, rows in given.items() for row in rows)]:
+        tables[name].add(row)
+        states[name][row] = (0, 1)
+    solver = Solver(tables, program.records)
+    for stratum in program.strata:
+        if stratum.recursive:
+            _rounds(stratum, solver, tables, states)
+        elif stratum.rules:
+            _once(stratum, solver, tables, states)
+    return states
+
+
+def _rounds(
+    stratum: Stratum, solver: Solver, tables: dict[str, Table], states: dict[str, State]
+) -> None:
+    level = 0
+    found: Counter[tuple[str, Row]] = Counter()
+    while level == 0 or found:
+        level += 1
+        found = Counter(
+            (name, row)
+            for rule in stratum.rules
+            for name, row in _heads(solver, rule)
+            if row not in states[name]
+        )
+        for (name, row), count in found.items():
+            states[name][row] = (level, count)
+            tables[name].add(row)
+
+
+def _once(
+    stratum: Stratum, solver: Solver, tables: dict[str, Table], states: dict[str, State]
+) -> None:
+    found = Counter(head for rule in stratum.rules for head in _heads(solver, rule))
+    for (name, row), count in found.items():
+        states[name][row] = (0, count + states[name].get(row, (0, 0))[1])
+        tables[name].add(row)
+
+
+def _heads(solver: Solver, rule: Rule) -> list[tuple[str, Row]]:
+    heads = []
+    for known, failure in solver.solutions(rule.body, {}):
+        assert failure is None, failure
+        row = tuple(solver.value(arg, known) for arg in rule.head.args)
+        heads.append((rule.head.relation, row))
+    return heads
