@@ -9,19 +9,28 @@ tx.changes["reach"].inserted
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.engine.explain import explain
 from tidelog.engine.oracle import ReferenceEngine
 from tidelog.engine.protocol import Effects, Engine
+from tidelog.engine.reads import Reader
+from tidelog.engine.report import EpochReport
 from tidelog.engine.transaction import Transaction
 from tidelog.engine.view import View
 from tidelog.errors import UsageError, did_you_mean
-from tidelog.io.tabular import rows_from
+from tidelog.io.tabular import RowReader
 from tidelog.logic.program import Program, Relation
+from tidelog.maintain.interrupts import Interrupts
 from tidelog.values.types import Row
+
+if TYPE_CHECKING:
+    from tidelog.maintain.progress import Progress
+
+T = TypeVar("T")
 
 
 class Database:
@@ -30,7 +39,9 @@ class Database:
     `program` is the text of a program, a Path to one, or a checked `Program`. `facts` gives rows to
     start with, by relation. Starting with them is not the same as inserting them: the rules are
     never evaluated on nothing, where an average would divide by 0. `engine` is "reference", which
-    evaluates the program anew in every epoch, or "kernel", which follows the changes.
+    evaluates the program anew in every epoch, or "kernel", which follows the changes. `progress` is
+    called with a `Progress` a few times a second while the kernel is at work; what it raises ends
+    the transaction.
     """
 
     def __init__(
@@ -39,16 +50,17 @@ class Database:
         *,
         facts: Mapping[str, Any] | None = None,
         engine: str = "reference",
+        progress: Callable[[Progress], object] | None = None,
     ) -> None:
         self._program = _program(program)
-        given = {
-            name: rows_from(rows, self.relation(name), self._program.records)
-            for name, rows in (facts or {}).items()
-        }
-        self._engine = _engine(engine, self._program, given)
+        self._row_readers: dict[str, RowReader] = {}
+        given = {name: self._row_reader(name).rows(rows) for name, rows in (facts or {}).items()}
+        self._engine = _engine(engine, self._program, given, progress)
         self._epoch = 0
         self._current: Transaction | None = None
         self._lock = threading.Lock()
+        self._reading = threading.RLock()
+        self._committing = False
 
     @property
     def program(self) -> Program:
@@ -67,7 +79,7 @@ class Database:
     def view(self, name: str) -> View:
         """Return a relation to read from: the committed rows, given and derived."""
         relation = self.relation(name)
-        return View(relation, self._program.records, lambda: self._engine.rows(name))
+        return View(relation, self._program.records, partial(self._ask, name))
 
     def relation(self, name: str) -> Relation:
         """Return the declaration of a relation; raise UsageError if there is none."""
@@ -89,11 +101,33 @@ class Database:
         self.relation(relation)
         return self._engine.given_count(relation)
 
-    def explain(self, view: str | None = None) -> str:
-        """Return how the views, or one of them, are computed."""
+    @property
+    def last_epoch(self) -> EpochReport:
+        """What the last committed epoch did: strategies, rows and times, layer by layer."""
+        return self._engine.last_epoch
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """The bytes that each relation takes, in all its orders; empty on the reference engine.
+
+        Names with `@` are relations that the kernel has made for aggregates and negations.
+        """
+        return self._engine.memory
+
+    def explain(self, view: str | None = None, *, plans: bool = False) -> str:
+        """Return how the views, or one of them, are computed; with `plans` every join, too."""
         if view is not None:
             self.relation(view)
-        return explain(self._program, self._engine.name, view)
+        details = self._engine.details()
+        return explain(self._program, self._engine.name, view, details, plans=plans)
+
+    def _row_reader(self, name: str) -> RowReader:
+        """Return what takes rows for a relation; raise UsageError if there is none."""
+        found = self._row_readers.get(name)
+        if found is None:
+            found = RowReader(self.relation(name), self._program.records)
+            self._row_readers[name] = found
+        return found
 
     def __repr__(self) -> str:
         relations = len(self._program.relations)
@@ -111,19 +145,43 @@ class Database:
         with self._lock:
             self._current = None
 
-    def _commit(self, inserted: Mapping[str, Set[Row]], deleted: Mapping[str, Set[Row]]) -> Effects:
-        effects = self._engine.apply(inserted, deleted)
-        self._epoch += 1
+    def _commit(
+        self,
+        inserted: Mapping[str, Set[Row]],
+        deleted: Mapping[str, Set[Row]],
+        interrupts: Interrupts,
+    ) -> Effects:
+        """Commit an epoch."""
+        with self._reading:
+            self._committing = True
+            try:
+                effects = self._engine.apply(inserted, deleted, interrupts)
+                self._epoch += 1
+            finally:
+                self._committing = False
         return effects
 
+    # --- called by View ---
 
-def _engine(name: str, program: Program, given: Mapping[str, list[Row]]) -> Engine:
+    def _ask(self, relation: str, question: Callable[[Reader], T]) -> T:
+        with self._reading:  # other threads wait for the end of an epoch
+            if self._committing:
+                raise UsageError("views cannot be read while a transaction commits")
+            return question(self._engine.reader(relation))
+
+
+def _engine(
+    name: str,
+    program: Program,
+    given: Mapping[str, list[Row]],
+    progress: Callable[[Progress], object] | None,
+) -> Engine:
     if name == "reference":
         return ReferenceEngine(program, given)
     if name == "kernel":
         from tidelog.engine.kernel import KernelEngine
 
-        return KernelEngine(program, given)
+        return KernelEngine(program, given, progress)
     raise UsageError(f"there is no engine `{name}`; there are reference and kernel")
 
 

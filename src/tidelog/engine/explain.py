@@ -1,8 +1,15 @@
-"""How the views of a program are computed, in words."""
+"""How the views of a program are computed, in words.
+
+What every engine shares is here: the strata and their rules. What the kernel adds, how each stratum
+is kept and what that costs, comes as `Details` (engine/explain_kernel.py).
+"""
 
 from __future__ import annotations
 
-from tidelog.logic.program import Program, Rule, Stratum
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.logic.program import Program, Rule, Stratum, ViewOptions
 from tidelog.logic.stratify import dependency_graph
 
 _ENGINES = {
@@ -11,7 +18,33 @@ _ENGINES = {
 }
 
 
-def explain(program: Program, engine: str, view: str | None = None) -> str:
+class Details(Protocol):
+    """What an engine knows beyond the program."""
+
+    def size(self, relation: str) -> str:
+        """Return the number of rows, or nothing when there is no data."""
+
+    def strategy(self, relation: str) -> tuple[str, str]:
+        """Return how a derived relation is kept, and why so."""
+
+    def history(self, relation: str) -> list[str]:
+        """Return what the last epoch did for a derived relation."""
+
+    def plans(self, relation: str) -> list[str]:
+        """Return the plans of all joins for a derived relation."""
+
+    def footer(self, relations: Sequence[str], *, helpers: bool) -> list[str]:
+        """Return the orders of these relations, and of the engine's own if `helpers` are shown."""
+
+
+def explain(
+    program: Program,
+    engine: str,
+    view: str | None = None,
+    details: Details | None = None,
+    *,
+    plans: bool = False,
+) -> str:
     """Return the strata of the program in order, or only those that `view` needs."""
     wanted = set(program.relations)
     if view is not None:
@@ -20,29 +53,22 @@ def explain(program: Program, engine: str, view: str | None = None) -> str:
         graph = dependency_graph(program.relations, program.rules)
         wanted = nx.ancestors(graph, view) | {view}
     lines = [f"engine: {engine} ({_ENGINES[engine]})"]
-    given = [
-        name
-        for stratum in program.strata
-        if not stratum.rules
-        for name in stratum.relations
-        if name in wanted
-    ]
+    strata = [s for s in program.strata if wanted.issuperset(s.relations)]
+    given = [name for stratum in strata if not stratum.rules for name in stratum.relations]
     if given:
         lines.append("given:")
-        lines += [f"  {program.relations[name]}{_facts(program, name)}" for name in given]
-    for stratum in program.strata:
-        if stratum.rules and wanted.issuperset(stratum.relations):
-            lines += _stratum(program, stratum)
-    for options in program.views.values():
-        if options.relation in wanted:
-            asked = [f"strategy {options.strategy}"] if options.strategy else []
-            asked += (
-                [f"virtual {str(options.virtual).lower()}"] if options.virtual is not None else []
-            )
-            lines.append(
-                f"note: `.view {options.relation}` asks for {', '.join(asked) or 'nothing'};"
-                f" the {engine} engine has one way only"
-            )
+        lines += [f"  {_declared(program, name, details)}" for name in given]
+    for stratum in strata:
+        if stratum.rules:
+            lines += _stratum(program, stratum, details, plans=plans)
+    if details is not None:
+        names = [name for stratum in strata for name in stratum.relations]
+        lines += details.footer(names, helpers=plans)
+    lines += [
+        _view_note(options, engine, program, details)
+        for options in program.views.values()
+        if options.relation in wanted
+    ]
     if view is None:
         for note in program.notes:
             place = f" ({note.span})" if note.span is not None else ""
@@ -50,21 +76,44 @@ def explain(program: Program, engine: str, view: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def _facts(program: Program, name: str) -> str:
+def _declared(program: Program, name: str, details: Details | None) -> str:
     count = sum(fact.relation == name for fact in program.facts)
-    return f"  {count} fact{'s' * (count != 1)} in the program" if count else ""
+    notes = [f"{count} fact{'s' * (count != 1)} in the program"] if count else []
+    size = details.size(name) if details is not None else ""
+    notes += [size] if size else []
+    return "  ".join([str(program.relations[name]), *notes])
 
 
-def _stratum(program: Program, stratum: Stratum) -> list[str]:
+def _stratum(
+    program: Program, stratum: Stratum, details: Details | None, *, plans: bool
+) -> list[str]:
     kind = "recursive, to a fixpoint" if stratum.recursive else "once"
     names = ", ".join(stratum.relations)
     lines = [f"stratum {stratum.index}: {names} ({kind})"]
+    if details is not None:
+        strategy, why = details.strategy(stratum.relations[0])
+        lines.append(f"  kept by {strategy}: {why}")
+        lines += [f"  {line}" for line in details.history(stratum.relations[0])]
     for name in stratum.relations:
-        lines.append(f"  {program.relations[name]}{_facts(program, name)}")
+        lines.append(f"  {_declared(program, name, details)}")
         # A rule with a disjunction or several heads has become several: show its text once.
         lines += [f"    {text}" for text in dict.fromkeys(_texts(stratum.rules, name))]
+    if details is not None and plans:
+        lines += [f"  {line}" for line in details.plans(stratum.relations[0])]
     return lines
 
 
 def _texts(rules: tuple[Rule, ...], name: str) -> list[str]:
     return [rule.text for rule in rules if rule.head.relation == name]
+
+
+def _view_note(options: ViewOptions, engine: str, program: Program, details: Details | None) -> str:
+    asked = [f"strategy {options.strategy}"] if options.strategy else []
+    asked += [f"virtual {str(options.virtual).lower()}"] if options.virtual is not None else []
+    note = f"note: `.view {options.relation}` asks for {', '.join(asked) or 'nothing'}"
+    if details is None or options.relation not in program.derived:
+        return f"{note}; the {engine} engine has one way only"
+    chosen = details.strategy(options.relation)[0]
+    if options.strategy == chosen and options.virtual is None:
+        return f"{note}; so does the planner"
+    return f"{note}; the planner chose {chosen}"

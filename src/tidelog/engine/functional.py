@@ -9,7 +9,7 @@ from tidelog.logic.program import Program, Relation
 from tidelog.maintain.aggregate import GroupLookup
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.failures import HEAD, Attempt, match_atoms
-from tidelog.maintain.joins import Reading
+from tidelog.maintain.joins import Reading, reading
 from tidelog.plan.body import AtomUse, Rule
 from tidelog.store.relation import Version
 from tidelog.store.run import Run, Words
@@ -83,7 +83,7 @@ class FunctionalCheck:
 
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
             index = self._catalog.relations[atom.relation].index(order)
-            return Reading(index.all_runs(), Version.NEW.limit)
+            return reading(index, Version.NEW)
 
         slots, bindings = match_atoms(self._catalog, rule, HEAD, read, [Run(words)])
         attempt = Attempt(self._catalog, rule, read)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Set
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.engine.explain_kernel import KernelDetails
 from tidelog.engine.functional import FunctionalCheck
-from tidelog.engine.protocol import Effects, Ignored, NetChange
+from tidelog.engine.protocol import Effects, Ignored, LazyRows, NetChange
+from tidelog.engine.report import EpochReport, LayerReport
+from tidelog.engine.stored_reads import StoredReader
 from tidelog.errors import EvaluationError
 from tidelog.kernel.join import DEAD_NOW
 from tidelog.logic.program import Program
@@ -18,28 +21,19 @@ from tidelog.maintain.aggregate import Aggregate
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
+from tidelog.maintain.interrupts import Interrupts
 from tidelog.maintain.joins import DomainOverflow
+from tidelog.maintain.progress import Meter, Progress
 from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
 from tidelog.store.relation import Delta, Version
+from tidelog.store.run import Words
 from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class LayerReport:
-    """What one layer did in the last epoch."""
-
-    relations: tuple[str, ...]
-    strategy: str
-    choice: str
-    seconds: float
-    inserted: int
-    deleted: int
 
 
 class KernelEngine:
@@ -47,9 +41,18 @@ class KernelEngine:
 
     name = "kernel"
 
-    def __init__(self, program: Program, given: Mapping[str, Iterable[Row]]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        given: Mapping[str, Iterable[Row]],
+        progress: Callable[[Progress], object] | None = None,
+        *,
+        expects_updates: bool = True,
+    ) -> None:
         self._program = program
+        self._expects_updates = expects_updates
         self._catalog = Catalog(lower(program), Codec(program.records))
+        self._catalog.meter = Meter(progress)
         self._facts: dict[str, set[Row]] = {}
         for fact in program.facts:
             self._facts.setdefault(fact.relation, set()).add(fact.row)
@@ -61,7 +64,7 @@ class KernelEngine:
             if (strategy := self._strategy(layer)) is not None
         ]
         self._functional = FunctionalCheck(program, self._catalog)
-        self.last_epoch: tuple[LayerReport, ...] = ()
+        self.last_epoch = EpochReport(0, 0.0, 0, 0, ())
         self._load(given)
 
     def _strategy(self, layer: Layer) -> Strategy | None:
@@ -76,13 +79,14 @@ class KernelEngine:
     # --- the first evaluation ---
 
     def _load(self, given: Mapping[str, Iterable[Row]]) -> None:
+        start = time.perf_counter()
         catalog = self._catalog
         encoded = {}
         for name in self._program.relations:
-            rows = set(given.get(name, ()))
-            stated = self._facts.get(name, set())
-            self._given_facts[name] = rows & stated
-            encoded[name] = catalog.encode(name, rows | stated)
+            rows = given.get(name, ())
+            stated = self._facts.get(name)
+            self._given_facts[name] = stated.intersection(rows) if stated else set()
+            encoded[name] = catalog.encode(name, chain(rows, stated) if stated else rows)
             catalog.fit(name, encoded[name])
         self._fit_constants()
         catalog.relayout()
@@ -90,8 +94,13 @@ class KernelEngine:
             catalog.given[name].replace(catalog.pack(name, ordinals), None, None)
         while True:
             try:
-                self._bootstrap()
+                layers = self._run_layers(first=True)
                 self._functional.check(new_only=False)
+                if self._expects_updates:
+                    for _, strategy in self._strategies:
+                        strategy.prepare()
+                count = sum(map(self.given_count, self._program.relations))
+                self.last_epoch = EpochReport(0, time.perf_counter() - start, count, 0, layers)
                 return
             except EvaluationError:
                 # Two values for one key often are the reason: that is the better message.
@@ -112,27 +121,52 @@ class KernelEngine:
                         ordinal = self._catalog.codec.encoder(constant.type)(constant.value)
                         domain.widen(ordinal, ordinal)
 
-    def _bootstrap(self) -> None:
-        reports = []
+    def _run_layers(self, *, first: bool = False) -> tuple[LayerReport, ...]:
+        """Bootstrap or update all layers; return what they did."""
+        meter, layers = self._catalog.meter, []
+        meter.begin()
+        self._catalog.stamp = object()
         for layer, strategy in self._strategies:
-            start = time.perf_counter()
-            strategy.bootstrap()
-            seconds = time.perf_counter() - start
-            rows = sum(self._catalog.relations[name].stored for name in layer.relations)
-            reports.append(
-                LayerReport(layer.relations, strategy.name, "bootstrap", seconds, rows, 0)
-            )
-        self.last_epoch = tuple(reports)
+            start, before = time.perf_counter(), meter.touched
+            meter.enter(layer.relations)
+            if first:
+                strategy.bootstrap()
+            else:
+                strategy.update()
+            inserted = deleted = 0
+            for name in layer.relations:
+                relation = self._catalog.relations[name]
+                inserted += relation.stored if first else relation.delta.inserted.shape[1]
+                deleted += relation.delta.deleted.shape[1]
+            choice, seconds = strategy.choice, time.perf_counter() - start
+            layers.append(
+                LayerReport(
+                    layer.relations, strategy.name, choice.what, choice.why, seconds,
+                    inserted, deleted, meter.touched - before, choice.levels,
+                )
+            )  # fmt: skip
+        return tuple(layers)
 
     # --- epochs ---
 
-    def apply(self, inserted: Mapping[str, Set[Row]], deleted: Mapping[str, Set[Row]]) -> Effects:
+    def apply(
+        self,
+        inserted: Mapping[str, Set[Row]],
+        deleted: Mapping[str, Set[Row]],
+        interrupts: Interrupts | None = None,
+    ) -> Effects:
         """Commit one epoch; an exception leaves everything as it was."""
+        if interrupts is None:
+            with Interrupts() as own:
+                return self.apply(inserted, deleted, own)
+        start = time.perf_counter()
         catalog = self._catalog
+        catalog.meter.interrupts = interrupts
         encoded: dict[str, tuple[Array, Array]] = {}
         ignored: dict[str, Ignored] = {}
-        given_facts = {name: set(rows) for name, rows in self._given_facts.items()}
-        widened = False
+        given_facts = self._given_facts
+        if self._facts:
+            given_facts = {name: set(rows) for name, rows in given_facts.items()}
         for name in dict.fromkeys([*inserted, *deleted]):
             adds, removes = set(inserted.get(name, ())), set(deleted.get(name, ()))
             stated = self._facts.get(name)
@@ -146,14 +180,16 @@ class KernelEngine:
                 mine -= removes & stated
                 adds, removes = adds - stated, removes - stated
             encoded[name] = (catalog.encode(name, adds), catalog.encode(name, removes))
-            for ordinals in encoded[name]:
-                widened |= catalog.fit(name, ordinals)
-        if widened:
+            interrupts.check()
+        if not all(catalog.fits(name, o) for name, both in encoded.items() for o in both):
+            for name, both in encoded.items():
+                for ordinals in both:
+                    catalog.fit(name, ordinals)
             catalog.relayout()
         while True:
             try:
                 unchanged = self._change_given(encoded)
-                self._update()
+                layers = self._run_layers()
                 self._functional.check(new_only=True)
                 effects = self._effects()
             except DomainOverflow as overflow:
@@ -177,6 +213,13 @@ class KernelEngine:
         for name, more in unchanged.items():
             held = ignored.get(name, Ignored())
             ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
+        self.last_epoch = EpochReport(
+            self.last_epoch.epoch + 1,
+            time.perf_counter() - start,
+            sum(map(len, inserted.values())) - sum(len(i.inserted) for i in ignored.values()),
+            sum(map(len, deleted.values())) - sum(len(i.deleted) for i in ignored.values()),
+            layers,
+        )
         return Effects(effects, {name: rows for name, rows in ignored.items() if rows})
 
     def _abort(self) -> None:
@@ -189,34 +232,17 @@ class KernelEngine:
         ignored = {}
         for name, (adds, removes) in encoded.items():
             relation = catalog.given[name]
-            packed_adds, packed_removes = catalog.pack(name, adds), catalog.pack(name, removes)
-            present = relation.find(packed_adds).present
-            there = relation.find(packed_removes).present
-            new = np.ascontiguousarray(packed_adds[:, ~present])
-            gone = np.ascontiguousarray(packed_removes[:, there])
+            new, present = relation.split(catalog.pack(name, adds))
+            absent, gone = relation.split(catalog.pack(name, removes))
             relation.add(new, None, None)
             relation.set_marks(gone, np.full(gone.shape[1], DEAD_NOW, np.int32))
             relation.delta = Delta(new, gone)
-            no_adds = catalog.decode(name, np.ascontiguousarray(packed_adds[:, present]))
-            no_removes = catalog.decode(name, np.ascontiguousarray(packed_removes[:, ~there]))
-            if no_adds or no_removes:
-                ignored[name] = Ignored(frozenset(no_adds), frozenset(no_removes))
+            if present.shape[1] or absent.shape[1]:
+                ignored[name] = Ignored(
+                    frozenset(catalog.decode(name, present)),
+                    frozenset(catalog.decode(name, absent)),
+                )
         return ignored
-
-    def _update(self) -> None:
-        reports = []
-        for layer, strategy in self._strategies:
-            start = time.perf_counter()
-            strategy.update()
-            seconds = time.perf_counter() - start
-            deltas = [self._catalog.relations[name].delta for name in layer.relations]
-            inserted = sum(delta.inserted.shape[1] for delta in deltas)
-            deleted = sum(delta.deleted.shape[1] for delta in deltas)
-            choice = strategy.choice.what
-            reports.append(
-                LayerReport(layer.relations, strategy.name, choice, seconds, inserted, deleted)
-            )
-        self.last_epoch = tuple(reports)
 
     def _effects(self) -> dict[str, NetChange]:
         effects = {}
@@ -224,17 +250,41 @@ class KernelEngine:
             delta = self._catalog.relations[name].delta
             if delta:
                 effects[name] = NetChange(
-                    frozenset(self._catalog.decode(name, delta.inserted)),
-                    frozenset(self._catalog.decode(name, delta.deleted)),
+                    self._lazy_rows(name, delta.inserted), self._lazy_rows(name, delta.deleted)
                 )
         return effects
 
+    def _lazy_rows(self, name: str, words: Words) -> LazyRows:
+        if words.shape[1] == 0:
+            return frozenset()
+        catalog = self._catalog
+        ordinals = catalog.relations[name].ordinals(words)  # layouts change, these do not
+        return lambda: frozenset(catalog.decode_ordinals(name, ordinals))
+
     # --- reading ---
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """The bytes that each relation takes, its own helpers included."""
+        catalog = self._catalog
+        found = {name: relation.nbytes for name, relation in catalog.relations.items()}
+        for name, given in catalog.given.items():
+            if given is not catalog.relations[name]:
+                found[name] += given.nbytes
+        return found
+
+    def details(self) -> KernelDetails:
+        """Return what there is to explain: strategies, orders, plans, and what the epoch did."""
+        return KernelDetails(self._program, self._catalog, self.last_epoch)
 
     def given_count(self, relation: str) -> int:
         """Return how many rows of a relation are given."""
         facts = len(self._facts.get(relation, ()))
         return len(self._catalog.given[relation]) - facts + len(self._given_facts[relation])
+
+    def reader(self, relation: str) -> StoredReader:
+        """Return the committed rows of a relation, to be asked."""
+        return StoredReader(self._catalog, self._program.relations[relation])
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""

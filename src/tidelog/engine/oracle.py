@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Set
+from contextlib import nullcontext
 
 from tidelog.engine.protocol import Effects, Ignored, NetChange
+from tidelog.engine.reads import SetReader
+from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.logic.program import Program
+from tidelog.maintain.interrupts import Interrupts
 from tidelog.reference import evaluate
 from tidelog.values.types import Row
+
+_WHY = "this engine evaluates the program anew in every epoch"
 
 
 class ReferenceEngine:
@@ -16,20 +23,44 @@ class ReferenceEngine:
     name = "reference"
 
     def __init__(self, program: Program, given: Mapping[str, Iterable[Row]]) -> None:
+        start = time.perf_counter()
         self._program = program
         self._given = {name: frozenset(given.get(name, ())) for name in program.relations}
         self._rows = evaluate(program, self._given)
+        rows = sum(len(self._rows[name]) for name in program.derived)
+        held = sum(map(len, self._given.values()))
+        self.last_epoch = self._report(0, time.perf_counter() - start, (held, 0), (rows, 0))
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """Nothing: rows are Python objects, and nobody counts them."""
+        return {}
+
+    def details(self) -> None:
+        """Return nothing: there is one way only."""
 
     def given_count(self, relation: str) -> int:
         """Return how many rows of a relation are given."""
         return len(self._given[relation])
 
+    def reader(self, relation: str) -> SetReader:
+        """Return the committed rows of a relation, to be asked."""
+        return SetReader(
+            self._rows[relation], self._program.relations[relation], self._program.records
+        )
+
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation."""
         return self._rows[relation]
 
-    def apply(self, inserted: Mapping[str, Set[Row]], deleted: Mapping[str, Set[Row]]) -> Effects:
+    def apply(
+        self,
+        inserted: Mapping[str, Set[Row]],
+        deleted: Mapping[str, Set[Row]],
+        interrupts: Interrupts | None = None,
+    ) -> Effects:
         """Commit one epoch: change the given rows, evaluate, and compare."""
+        start = time.perf_counter()
         given = dict(self._given)
         ignored = {}
         for name in dict.fromkeys([*inserted, *deleted]):
@@ -38,11 +69,30 @@ class ReferenceEngine:
             if unused:
                 ignored[name] = unused
             given[name] = (given[name] - removes) | adds
-        rows = evaluate(self._program, given)  # raises before anything is kept
+        with nullcontext() if interrupts is None else interrupts.allowed():
+            rows = evaluate(self._program, given)  # raises before anything is kept
         changes = {
             name: NetChange(after - self._rows[name], self._rows[name] - after)
             for name, after in rows.items()
             if after != self._rows[name]
         }
+        derived = [net for name, net in changes.items() if name in self._program.derived]
+        self.last_epoch = self._report(
+            self.last_epoch.epoch + 1,
+            time.perf_counter() - start,
+            (
+                sum(map(len, inserted.values())) - sum(len(i.inserted) for i in ignored.values()),
+                sum(map(len, deleted.values())) - sum(len(i.deleted) for i in ignored.values()),
+            ),
+            (sum(len(net.inserted) for net in derived), sum(len(net.deleted) for net in derived)),
+        )
         self._given, self._rows = given, rows
         return Effects(changes, ignored)
+
+    def _report(
+        self, epoch: int, seconds: float, given: tuple[int, int], derived: tuple[int, int]
+    ) -> EpochReport:
+        """Return the report of an evaluation: one layer for everything that rules derive."""
+        names = tuple(name for name in self._program.relations if name in self._program.derived)
+        layer = LayerReport(names, "recompute", "bootstrap", _WHY, seconds, *derived)
+        return EpochReport(epoch, seconds, *given, (layer,) if names else ())

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidelog.engine.explain import Details
+from tidelog.engine.reads import Reader
+from tidelog.engine.report import EpochReport
+from tidelog.maintain.interrupts import Interrupts
 from tidelog.values.types import Row
 
+LazyRows = frozenset[Row] | Callable[[], frozenset[Row]]
 
-@dataclass(frozen=True)
+
 class NetChange:
-    """The rows that an epoch adds to and removes from one relation; the two are disjoint."""
+    """The rows that an epoch adds to and removes from one relation; the two are disjoint.
 
-    inserted: frozenset[Row] = frozenset()
-    deleted: frozenset[Row] = frozenset()
+    Either can be given as a function: most changes are never looked at.
+    """
+
+    __slots__ = ("_deleted", "_inserted")
+
+    def __init__(self, inserted: LazyRows = frozenset(), deleted: LazyRows = frozenset()) -> None:
+        self._inserted, self._deleted = inserted, deleted
+
+    @property
+    def inserted(self) -> frozenset[Row]:
+        """The rows that came."""
+        if callable(self._inserted):
+            self._inserted = self._inserted()
+        return self._inserted
+
+    @property
+    def deleted(self) -> frozenset[Row]:
+        """The rows that went."""
+        if callable(self._deleted):
+            self._deleted = self._deleted()
+        return self._deleted
 
     def __bool__(self) -> bool:
         return bool(self.inserted or self.deleted)
@@ -46,14 +70,34 @@ class Engine(Protocol):
     def name(self) -> str:
         """The engine's name, as `--engine` takes it."""
 
+    @property
+    def last_epoch(self) -> EpochReport:
+        """What the last committed epoch did."""
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """The bytes that each relation takes, as far as the engine knows."""
+
+    def details(self) -> Details | None:
+        """Return what there is to explain beyond the program."""
+
     def given_count(self, relation: str) -> int:
         """Return how many rows of a relation are given: inserted by transactions."""
+
+    def reader(self, relation: str) -> Reader:
+        """Return the committed rows of a relation, to be asked."""
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""
 
-    def apply(self, inserted: Mapping[str, Set[Row]], deleted: Mapping[str, Set[Row]]) -> Effects:
+    def apply(
+        self,
+        inserted: Mapping[str, Set[Row]],
+        deleted: Mapping[str, Set[Row]],
+        interrupts: Interrupts | None = None,
+    ) -> Effects:
         """Commit one epoch. No row is both inserted and deleted.
 
-        An exception leaves everything as it was.
+        An exception leaves everything as it was. `interrupts` are raised where the epoch can still
+        be undone; those that come later are for the caller: what is kept counts.
         """

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.engine.protocol import Ignored, NetChange
+from tidelog.engine.reads import Reader, SetReader
 from tidelog.engine.view import Change, Rows
 from tidelog.errors import UsageError
-from tidelog.io.tabular import rows_from
 from tidelog.logic.program import Program
+from tidelog.maintain.interrupts import Interrupts
 from tidelog.values.types import Row
 
 if TYPE_CHECKING:
     from tidelog.engine.database import Database
+
+T = TypeVar("T")
 
 
 class Transaction:
@@ -44,10 +48,8 @@ class Transaction:
 
     def _collect(self, into: dict[str, set[Row]], relation: str, rows: Any) -> None:
         self._check_open()
-        declared = self._database.relation(relation)
-        into.setdefault(relation, set()).update(
-            rows_from(rows, declared, self._database.program.records)
-        )
+        checked = self._database._row_reader(relation).rows(rows)
+        into.setdefault(relation, set()).update(checked)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -71,9 +73,10 @@ class Transaction:
         self._open = False
         try:
             if kind is None:
-                effects = self._database._commit(*self._requested())
-                self._changes = _Changes(self._database.program, effects.changes)
-                self._ignored = effects.ignored
+                with Interrupts() as interrupts:
+                    effects = self._database._commit(*self._requested(), interrupts)
+                    self._changes = _Changes(self._database.program, effects.changes)
+                    self._ignored = effects.ignored
         finally:
             self._database._end(self)
 
@@ -115,8 +118,10 @@ class _Changes(Mapping[str, Change]):
         net = self._effects.get(name, NetChange())
         records = self._program.records
         return Change(
-            Rows(relation, records, lambda: net.inserted),
-            Rows(relation, records, lambda: net.deleted),
+            *(
+                Rows(relation, records, partial(_ask, SetReader(rows, relation, records)))
+                for rows in (net.inserted, net.deleted)
+            )
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -127,3 +132,7 @@ class _Changes(Mapping[str, Change]):
 
     def __repr__(self) -> str:
         return repr({name: self[name] for name, net in self._effects.items() if net})
+
+
+def _ask(reader: Reader, question: Callable[[Reader], T]) -> T:
+    return question(reader)

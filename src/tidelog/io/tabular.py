@@ -32,16 +32,26 @@ class CheckedRows(list[Row]):
 # --- in ---------------------------------------------------------------------------------------
 
 
-def rows_from(data: Any, relation: Relation, records: Records) -> list[Row]:
-    """Return the rows of `data`, checked.
+class RowReader:
+    """Takes rows for one relation."""
 
-    `data` is an iterable of tuples, or a table: Arrow, pandas, polars, or anything else with the
-    Arrow stream interface. The columns of a table are taken by name when the names fit, else by
-    position.
-    """
-    if isinstance(data, CheckedRows):
-        return data
-    checks = [checker(column.type, records) for column in relation.columns]
+    def __init__(self, relation: Relation, records: Records) -> None:
+        self._relation = relation
+        self._checks = [checker(column.type, records) for column in relation.columns]
+
+    def rows(self, data: Any) -> list[Row]:
+        """Return the rows of `data`, checked.
+
+        `data` is an iterable of tuples, or a table: Arrow, pandas, polars, or anything else with
+        the Arrow stream interface. The columns of a table are taken by name when the names fit,
+        else by position.
+        """
+        if isinstance(data, CheckedRows):
+            return data
+        return _checked(data, self._relation, self._checks)
+
+
+def _checked(data: Any, relation: Relation, checks: list[Callable[[Any], Any]]) -> list[Row]:
     rows: list[Row] = []
     for number, raw in enumerate(_raw_rows(data, relation)):
         if not isinstance(raw, tuple | list) or len(raw) != relation.arity:
@@ -68,7 +78,7 @@ def _raw_rows(data: Any, relation: Relation) -> Iterator[Any]:
         raise DataError(
             f"rows for `{relation.name}` must be tuples or a table, not {type(data).__name__}"
         )
-    table = _as_arrow(data)
+    table = None if isinstance(data, list) else _as_arrow(data)
     if table is None:
         yield from data
         return
@@ -292,11 +302,18 @@ def to_arrow(rows: Iterable[Row], relation: Relation, records: Records) -> pa.Ta
     columns = list(zip(*rows, strict=True)) or [()] * relation.arity
     return pa.Table.from_arrays(
         [
-            pa.array(_arrow_values(values, column.type, records), field.type)
-            for values, column, field in zip(columns, relation.columns, schema, strict=True)
+            arrow_array(values, column.type, records)
+            for values, column in zip(columns, relation.columns, strict=True)
         ],
         schema=schema,
     )
+
+
+def arrow_array(values: Iterable[Any], type_: Type, records: Records) -> pa.Array:
+    """Return values of one type as an Arrow array."""
+    import pyarrow as pa
+
+    return pa.array(_arrow_values(values, type_, records), arrow_type(type_, records))
 
 
 def _arrow_values(values: Iterable[Any], type_: Type, records: Records) -> list[Any]:

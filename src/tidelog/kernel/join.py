@@ -32,6 +32,7 @@ from tidelog.kernel import checked
 from tidelog.kernel.machine import DIVISION, run_code
 from tidelog.kernel.memory import load32, load64
 from tidelog.kernel.search import gallop
+from tidelog.kernel.table import MARKS, WORDS
 
 LEAP, SCAN, SEEK, CALC, TEST, ABSENT, RANGE, EMIT, SCAN_EMIT = range(1, 10)
 
@@ -47,9 +48,8 @@ DEAD_NOW = 1 << 29  # alive before this epoch, not any more
 FLAG = 1 << 30  # plus the old mark: the row is in the bucket that is being processed
 DEAD = (1 << 31) - 1  # dead since an earlier epoch; waits for compaction
 
-# Columns of the `runs` table.
-LEVELS = 0
-WORDS = 1
+# Columns of the `runs` table: those of kernel/table.py.
+LEVELS = MARKS
 
 # Columns of the `atoms` table.
 RUN_COUNT, LIMIT, USES_LEVEL, EXCLUDES_FLAGGED = range(4)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import join as k
+from tidelog.kernel import table as t
 from tidelog.kernel.join import join
 from tidelog.kernel.machine import Op
 from tidelog.logic.program import Comparison
@@ -21,7 +22,6 @@ from tidelog.plan.body import Apply, Assign, Check, Count, Unpack
 from tidelog.plan.steps import Absent, Compute, Iterate, Leap, Plan, Scan, Seek, Step
 from tidelog.values.types import Kind, Type
 
-MOST_RUNS = 6
 BATCH = "%rows"
 """The relation of the rows that an earlier stage of a join has emitted: any value fits there."""
 FUEL = 20_000_000
@@ -62,16 +62,6 @@ class Overflowed(Exception):
     def __init__(self, place: int, code: int) -> None:
         super().__init__(place, code)
         self.place, self.code = place, code
-
-
-class RunLike(Protocol):
-    """What is needed of a run (store/run.py)."""
-
-    words: Array
-    words_address: int
-    marks_address: int
-
-    def __len__(self) -> int: ...
 
 
 _COMPARE = {
@@ -343,8 +333,8 @@ class JoinProgram:
             self.fields[i, : len(layout.by_level)] = layout.by_level
         words = max([layout.words for layout in self._layouts], default=1)
         self.atoms = np.zeros((max(atoms, 1), 4), np.int64)
-        self.runs = np.zeros((max(atoms, 1), MOST_RUNS, 1 + words), np.int64)
-        shape = (max(atoms, 1), levels + 1, MOST_RUNS)
+        self.runs = np.zeros((max(atoms, 1), t.MOST_RUNS, t.WORDS + words), np.int64)
+        shape = (max(atoms, 1), levels + 1, t.MOST_RUNS)
         self.low, self.high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         self.cursor = np.zeros(shape, np.int64)
         self._initial = np.array(self._values or [0], np.int64)
@@ -352,7 +342,7 @@ class JoinProgram:
         self.rest = np.zeros(len(self._steps) + 1, np.int64)
         self.flagged = np.zeros(len(self._steps) + 1, np.int64)
         self.state = np.zeros(k.STATE_SIZE, np.int64)
-        self._kept: dict[int, Sequence[RunLike]] = {}
+        self._kept: dict[int, object] = {}
         self.out_height = output.words + {k.PLAIN: 0, k.RAW: 2}.get(self.mode, 1)
 
     # --- running ---
@@ -360,27 +350,28 @@ class JoinProgram:
     def read(
         self,
         atom: int,
-        runs: Sequence[RunLike],
+        table: Array,
+        kept: object,
         limit: int,
         uses_level: bool = False,
         excludes_flagged: bool = False,
         ignores_marks: bool = False,
     ) -> bool:
-        """Say which runs an atom reads; return False when there is nothing to read."""
-        self._kept[atom] = runs  # the kernel only has addresses
-        count = 0
-        for run in runs:
-            size = len(run)
-            if size:
-                row = self.runs[atom, count]
-                row[k.LEVELS] = 0 if ignores_marks else run.marks_address
-                for w in range(run.words.shape[0]):
-                    row[k.WORDS + w] = run.words_address + 8 * size * w
-                self.low[atom, 0, count] = 0
-                self.high[atom, 0, count] = size
-                count += 1
+        """Say which runs an atom reads (kernel/table.py); return False when there are none.
+
+        `kept` are the runs themselves: the kernel only has their addresses.
+        """
+        count = table.shape[0]
+        if count == 0:
+            self.atoms[atom, k.RUN_COUNT] = 0
+            return False
+        self._kept[atom] = kept
+        self.runs[atom, :count, : table.shape[1]] = table
+        if ignores_marks:
+            self.runs[atom, :count, k.LEVELS] = 0
+        self.high[atom, 0, :count] = table[:, t.SIZE]
         self.atoms[atom] = (count, limit, uses_level, excludes_flagged)
-        return count > 0
+        return True
 
     def refresh(self, address: Callable[[Type, int], int]) -> None:
         """Fill in where the fields of records are now: their tables grow, and move."""

@@ -83,7 +83,7 @@ def watch_compilation(started: Callable[[str], None], finished: Compiled) -> Ite
 
     names = {id(kernel): name for name, kernel in entry_kernels().items()}
 
-    class Listener(event.Listener):  # type: ignore[misc]
+    class Listener(event.Listener):
         """Measures the time between the two events of a compilation."""
 
         def __init__(self) -> None:

@@ -18,7 +18,7 @@ from tidelog.errors import EvaluationError
 from tidelog.kernel import join as k
 from tidelog.kernel.program import BATCH, JoinProgram, Output
 from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.joins import DomainOverflow
+from tidelog.maintain.joins import DomainOverflow, reading
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse
 from tidelog.plan.externals import UNORDERED
@@ -51,9 +51,10 @@ class GroupLookup:
         numbered = np.vstack([np.arange(groups.shape[1]), groups])
         batch = Run(np.ascontiguousarray(numbered))
         index = self._relation.index(program.plan.orders[1])
-        runs = index.all_runs() if version.with_tail else index.runs
+        reads = reading(index, version)
         arity = len(self._relation.domains)
-        if not program.read(0, [batch], 0) or not program.read(1, runs, version.limit):
+        program.read(0, batch.table(), batch, 0)
+        if not batch or not program.read(1, reads.table, reads.runs, reads.limit):
             return np.empty(0, np.int64), np.empty((arity, 0), np.int64)
         out = self._catalog.buffer(program.out_height)
         try:

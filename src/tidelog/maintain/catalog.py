@@ -49,6 +49,8 @@ class Catalog:
         self._buffers: dict[int, list[NDArray[np.int64]]] = {}
         self._fields: dict[Type, _RecordFields] = {}
         self.meter = Meter()
+        self.stamp = object()
+        """Replaced when plans may be out of date: at epochs, rounds of a bootstrap, relayouts."""
 
     # --- for joins ---
 
@@ -95,21 +97,32 @@ class Catalog:
 
     def decode(self, name: str, words: Words) -> list[Row]:
         """Return stored rows as rows of values."""
+        return self.decode_ordinals(name, self.relations[name].ordinals(words))
+
+    def decode_ordinals(self, name: str, ordinals: NDArray[np.int64]) -> list[Row]:
+        """Return columns of ordinals as rows of values."""
         types = self.types(name)
         if not types:
-            return [()] * words.shape[1]
-        return self.codec.decode_rows(self.relations[name].ordinals(words), types)
+            return [()] * ordinals.shape[1]
+        return self.codec.decode_rows(ordinals, types)
+
+    def fits(self, name: str, ordinals: NDArray[np.int64]) -> bool:
+        """Return whether the domains of a relation have room for ordinals."""
+        return all(
+            domain.covers(low, high)
+            for low, high, domain in _extremes(ordinals, self._domains[name])
+        )
 
     def fit(self, name: str, ordinals: NDArray[np.int64]) -> bool:
         """Widen the domains of a relation for new ordinals; return whether any has changed."""
         changed = False
-        if ordinals.shape[1]:
-            for column, domain in zip(ordinals, self._domains[name], strict=True):
-                changed |= domain.widen(int(column.min()), int(column.max()))
+        for low, high, domain in _extremes(ordinals, self._domains[name]):
+            changed |= domain.widen(low, high)
         return changed
 
     def relayout(self) -> None:
         """Rewrite the relations whose domains have widened. Between epochs only."""
+        self.stamp = object()
         for relation in self.everything():
             if not relation.primary.layout.is_current(relation.domains):
                 relation.relayout()
@@ -117,8 +130,12 @@ class Catalog:
     def pack(self, name: str, ordinals: NDArray[np.int64]) -> Words:
         """Return columns of ordinals as sorted, distinct rows. They fit the domains."""
         relation = self.relations[name]
-        biases = np.array([domain.bias for domain in relation.domains], np.int64)
-        rows = sort_words(relation.pack(ordinals - biases[:, None]))
+        if ordinals.shape[1] == 0:
+            return relation.no_rows()
+        rows = relation.pack(ordinals - relation.biases)
+        if rows.shape[1] == 1:
+            return rows
+        rows = sort_words(rows)
         counts = np.empty(rows.shape[1], np.int64)
         n = kernel.unique_sums(rows, rows.shape[1], counts, False, counts)
         return np.ascontiguousarray(rows[:, :n])
@@ -134,6 +151,19 @@ class Catalog:
         if found is None:
             found = self._stats[key] = _estimate(relation, size)
         return found
+
+
+def _extremes(
+    ordinals: NDArray[np.int64], domains: tuple[Domain, ...]
+) -> Iterator[tuple[int, int, Domain]]:
+    """Yield the smallest and the largest ordinal of each column, with its domain."""
+    n = ordinals.shape[1]
+    if n == 1:
+        for (only,), domain in zip(ordinals.tolist(), domains, strict=True):
+            yield only, only, domain
+    elif n:
+        for column, domain in zip(ordinals, domains, strict=True):
+            yield int(column.min()), int(column.max()), domain
 
 
 class _RecordFields:

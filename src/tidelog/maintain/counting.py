@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tidelog.kernel.join import DEAD_NOW, PLAIN
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.gather import Tally
-from tidelog.maintain.joins import Reader, Reading
+from tidelog.maintain.joins import Reader, Reading, reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse
@@ -122,7 +122,7 @@ class Counting:
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
             version = Version.NEW if driver is None or place < driver else Version.OLD
             index = self._catalog.relations[atom.relation].index(order)
-            return Reading(index.all_runs() if version.with_tail else index.runs, version.limit)
+            return reading(index, version)
 
         return read
 

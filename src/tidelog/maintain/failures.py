@@ -33,7 +33,7 @@ from tidelog.plan.body import (
 )
 from tidelog.plan.order import Orderer, Stats
 from tidelog.store.layout import Layout
-from tidelog.store.run import Run
+from tidelog.store.run import Run, table_of
 
 if TYPE_CHECKING:
     from tidelog.maintain.joins import Reader
@@ -91,10 +91,11 @@ def match_atoms(
         atom, order = plan.atoms[i], plan.orders[i]
         if place == driver and rows is not None:
             stored = catalog.relations[atom.relation]
-            program.read(i, [stored.arranged(run, order) for run in rows], k.DEAD)
+            runs = [stored.arranged(run, order) for run in rows]
+            program.read(i, table_of(runs), runs, k.DEAD)
         else:
             reading = reader(place, atom, order)
-            program.read(i, reading.runs, reading.limit)
+            program.read(i, reading.table, reading.runs, reading.limit)
     out = catalog.buffer(program.out_height)
     try:
         chunks = [out[: len(slots), :n].copy() for n in program.run(out)]

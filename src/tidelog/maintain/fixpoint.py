@@ -15,12 +15,12 @@ from tidelog.kernel import join as k
 from tidelog.kernel import rows as kernel
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.gather import Tally, distinct
-from tidelog.maintain.joins import Reader, Reading
+from tidelog.maintain.joins import Reader, Reading, reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.plan.body import AtomUse
 from tidelog.store.merging import merge
 from tidelog.store.relation import StoredRelation, Version
-from tidelog.store.run import ALIVE, Run, compact_counts
+from tidelog.store.run import ALIVE, Run, compact_counts, table_of
 
 _ROUNDS_OUT_OF_USE = 3
 
@@ -48,6 +48,7 @@ class Fixpoint:
             self._fresh[name] = rows.shape[1] > 0
         while self._level == 0 or any(self._fresh.values()):
             self._level += 1
+            self._catalog.stamp = object()
             self._round()
             self._catalog.meter.reached(self._level, sum(r.stored for r in self._into.values()))
         return self._level
@@ -96,12 +97,12 @@ class Fixpoint:
             relation = self._into.get(atom.relation)
             if relation is None:
                 index = self._catalog.relations[atom.relation].index(order)
-                return Reading(index.all_runs(), Version.NEW.limit)
+                return reading(index, Version.NEW)
             self._last_use[atom.relation, order] = self._level
             runs = relation.index(order).runs
             if driver is not None and place < driver and self._fresh[atom.relation]:
                 runs = runs[:-1]
-            return Reading(runs, ALIVE, ignores_marks=True)
+            return Reading(runs, table_of(runs), ALIVE, ignores_marks=True)
 
         return read
 

@@ -31,8 +31,10 @@ from tidelog.plan.body import (
 )
 from tidelog.plan.order import Orderer, Stats, computed_slots
 from tidelog.store.domain import RAW_BITS, Domain
+from tidelog.store.index import Index
 from tidelog.store.layout import Layout
-from tidelog.store.run import Run, Words, sort_words
+from tidelog.store.relation import Version
+from tidelog.store.run import Run, Words, sort_words, table_of
 
 LARGE_CHANGE = 4096
 # What another order of a relation costs, for each of its rows, in steps of a join. A bootstrap
@@ -48,10 +50,19 @@ class Reading:
     """What an atom reads: runs, and which of their rows (kernel/join.py)."""
 
     runs: Sequence[Run]
+    table: NDArray[np.int64]
+    """The same runs, as kernels see them."""
     limit: int
     uses_level: bool = False
     excludes_flagged: bool = False
     ignores_marks: bool = False
+
+
+def reading(index: Index, version: Version) -> Reading:
+    """Return what an atom reads that sees one version of a relation."""
+    if version.with_tail or index.tail is None:
+        return Reading(index.all_runs(), index.table(), version.limit)
+    return Reading(index.runs, index.table()[:-1], version.limit)
 
 
 Reader = Callable[[int, AtomUse, tuple[int, ...]], Reading]
@@ -306,21 +317,18 @@ class RuleJoin:
             atom, order = program.plan.atoms[i], program.plan.orders[i]
             if place == -1:
                 assert batch is not None
-                reading = Reading([_in_column_order(batch, order)], 0)
+                rows = _in_column_order(batch, order)
+                reads = Reading([rows], rows.table(), 0)
             elif place == self._driver_place and driver is not None:
                 runs = [self._in_order(run, atom.relation, order) for run in driver]
                 levels = self._mode != k.PLAIN and self.driver != HEAD
-                reading = Reading(runs, k.DEAD, uses_level=levels)
+                reads = Reading(runs, table_of(runs), k.DEAD, uses_level=levels)
             else:
-                reading = reader(place, atom, order)
+                reads = reader(place, atom, order)
             readable = program.read(
-                i,
-                reading.runs,
-                reading.limit,
-                reading.uses_level,
-                reading.excludes_flagged,
-                reading.ignores_marks,
-            )
+                i, reads.table, reads.runs, reads.limit, reads.uses_level,
+                reads.excludes_flagged, reads.ignores_marks,
+            )  # fmt: skip
             if not readable and not atom.negated:
                 return False
         return True

@@ -1,7 +1,7 @@
 """How far an epoch has come: counted by the joins, told to whoever wants to know.
 
 Counting costs an addition for each chunk of a join's output. A listener is called a few times a
-second at most; what it raises ends the epoch as any other error does.
+second at most; what it raises ends the epoch as any other error does, and so does an interrupt.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from tidelog.maintain.interrupts import Interrupts
 
 _PAUSE = 0.1  # seconds between two calls of the listener
 
@@ -39,6 +41,7 @@ class Meter:
 
     def __init__(self, listener: Callable[[Progress], object] | None = None) -> None:
         self._listener = listener
+        self.interrupts = Interrupts()  # those of the epoch at hand
         self.begin()
 
     def begin(self) -> None:
@@ -58,8 +61,9 @@ class Meter:
         self.found(0)
 
     def found(self, instantiations: int) -> None:
-        """Count instantiations."""
+        """Count instantiations. An interrupt ends the epoch here, where nothing is half-way."""
         self.touched += instantiations
+        self.interrupts.check()
         if self._listener is not None:
             now = time.perf_counter()
             if now - self._told > _PAUSE:

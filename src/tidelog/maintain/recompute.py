@@ -87,7 +87,8 @@ class Recompute:
             facts[name] = catalog.decode(name, catalog.relations[name].rows(Version.NEW))
         for name in self._names:
             facts[name] = catalog.decode(name, catalog.given[name].rows(Version.NEW))
-        found = evaluate(self._program, facts)
+        with catalog.meter.interrupts.allowed():
+            found = evaluate(self._program, facts)
         return {name: self._packed(name, found[name]) for name in self._names}
 
     def _packed(self, name: str, rows: frozenset[Row]) -> Words:

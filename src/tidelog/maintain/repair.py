@@ -28,7 +28,7 @@ from tidelog.kernel import join as k
 from tidelog.kernel import repair as kernel
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.gather import distinct
-from tidelog.maintain.joins import HEAD, Reader, Reading
+from tidelog.maintain.joins import HEAD, Reader, Reading, reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.waiting import Waiting
 from tidelog.plan.body import AtomUse
@@ -131,7 +131,9 @@ class Repair:
 
     def _take_counts(self, head: str, rows: Words, fires: Levels) -> Iterator[tuple[int, Words]]:
         """Take lost instantiations from the counts of their heads; yield rows that reach 0."""
-        primary = self._relations[head].primary
+        relation = self._relations[head]
+        relation.touched = True
+        primary = relation.primary
         n = rows.shape[1]
         lost = np.empty(n, np.int64)
         log = primary.counts_log
@@ -261,12 +263,13 @@ class Repair:
     # --- reading and marking ---
 
     def _own(self, atom: AtomUse, order: tuple[int, ...], *, before_driver: bool) -> Reading:
-        runs = self._relations[atom.relation].index(order).all_runs()
-        return Reading(runs, ALIVE, uses_level=True, excludes_flagged=before_driver)
+        index = self._relations[atom.relation].index(order)
+        return Reading(
+            index.all_runs(), index.table(), ALIVE, uses_level=True, excludes_flagged=before_driver
+        )
 
     def _lower(self, atom: AtomUse, order: tuple[int, ...], version: Version) -> Reading:
-        index = self._catalog.relations[atom.relation].index(order)
-        return Reading(index.all_runs() if version.with_tail else index.runs, version.limit)
+        return reading(self._catalog.relations[atom.relation].index(order), version)
 
     def _mark(self, name: str, rows: Words, mark: int) -> None:
         self._relations[name].set_marks(rows, np.full(rows.shape[1], mark, np.int32))

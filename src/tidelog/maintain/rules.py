@@ -20,6 +20,7 @@ class RuleJoins:
         self.rule = rule
         self._catalog = catalog
         self._joins: dict[object, RuleJoin] = {}
+        self._current: dict[object, tuple[object, RuleJoin]] = {}
 
     def run(
         self,
@@ -50,6 +51,15 @@ class RuleJoins:
 
     def _join(self, driver: int | None, mode: int, size: int) -> RuleJoin:
         """Return the join for about so many rows: plans depend on sizes, in steps of 16."""
+        if driver is not None and size < LARGE_CHANGE:
+            size = _SMALL_CHANGE  # one plan for all small changes
+        # Most calls come within one epoch: what was found before is good as long as no relation
+        # has grown much and no domain has widened.
+        shortcut = (driver, mode, _step(size))
+        stamp = self._catalog.stamp
+        found = self._current.get(shortcut)
+        if found is not None and found[0] is stamp:
+            return found[1]
         sizes = tuple(
             _step(self._catalog.relations[atom.relation].stored) for atom in self.rule.atoms
         )
@@ -58,12 +68,11 @@ class RuleJoins:
             for atom in (self.rule.head, *self.rule.atoms)
             for domain in self._catalog.domains(atom.relation)
         )
-        if driver is not None and size < LARGE_CHANGE:
-            size = _SMALL_CHANGE  # one plan for all small changes
-        key = (driver, mode, _step(size), sizes, versions)
+        key = (*shortcut, sizes, versions)
         join = self._joins.get(key)
         if join is None:
             join = self._joins[key] = RuleJoin(self._catalog, self.rule, driver, mode, size)
+        self._current[shortcut] = (stamp, join)
         return join
 
 

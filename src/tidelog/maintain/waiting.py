@@ -32,6 +32,7 @@ class Waiting:
         """Let instantiations reach their heads, while the bucket of `level` is processed."""
         n, start = rows.shape[1], 0
         relation = self._relation
+        relation.touched = True
         primary = relation.primary
         words = relation.words
         tail = -1 if primary.tail is None else len(primary.runs)

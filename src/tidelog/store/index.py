@@ -123,6 +123,11 @@ class Index:
             self._described = list(runs)
         return self._table
 
+    def old_table(self) -> NDArray[np.int64]:
+        """Return what kernels need to know of the runs without the tail."""
+        table = self.table()
+        return table if self.tail is None else table[:-1]
+
     def forget_table(self) -> None:
         """Have the runs described anew: their arrays have changed places."""
         self._table = None

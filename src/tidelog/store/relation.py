@@ -91,6 +91,8 @@ class StoredRelation:
         self.primary = Index(Layout(identity, domains))
         self._indexes: dict[tuple[int, ...], Index] = {identity: self.primary}
         self._replacement: StoredRelation | None = None
+        self.touched = False
+        """Whether the current epoch has written here."""
         self._remember_biases()
         self.delta: Delta = self.no_delta()
 
@@ -124,7 +126,7 @@ class StoredRelation:
     def ordinals(self, rows: Words) -> NDArray[np.int64]:
         """Return rows as columns of ordinals."""
         codes = self.unpack(rows)
-        codes += _column([domain.bias for domain in self.domains])
+        codes += self.biases
         return codes
 
     def index(self, order: tuple[int, ...]) -> Index:
@@ -189,7 +191,10 @@ class StoredRelation:
         """
         old = [(index, index.layout) for index in self._indexes.values()]
         shifts = _column(
-            [old - new.bias for old, new in zip(self._biases, self.domains, strict=True)]
+            [
+                old - new.bias
+                for old, new in zip(self.biases[:, 0].tolist(), self.domains, strict=True)
+            ]
         )
         for index, layout in old:
             index.layout = Layout(layout.order, self.domains)
@@ -207,7 +212,7 @@ class StoredRelation:
         self._remember_biases()
 
     def _remember_biases(self) -> None:
-        self._biases = tuple(domain.bias for domain in self.domains)
+        self.biases = _column([domain.bias for domain in self.domains])
 
     # --- reading ---
 
@@ -246,6 +251,17 @@ class StoredRelation:
         t.find(self.primary.table(), self.words, limit, rows, rows.shape[1], columns)
         return Found(columns)
 
+    def split(self, rows: Words) -> tuple[Words, Words]:
+        """Return the rows that are not here, and those that are."""
+        if rows.shape[1] == 0:
+            return rows, rows
+        present = self.find(rows).present
+        if present.all():
+            return self.no_rows(), rows
+        if not present.any():
+            return rows, self.no_rows()
+        return np.ascontiguousarray(rows[:, ~present]), np.ascontiguousarray(rows[:, present])
+
     def marks_at(self, found: Found) -> NDArray[np.int64]:
         """Return the marks of rows that were found, as they are now."""
         t.read_back(self.primary.table(), found.columns.shape[1], found.columns)
@@ -262,6 +278,7 @@ class StoredRelation:
         """Add sorted rows that no version of the current epoch shows."""
         if rows.shape[1] == 0:
             return
+        self.touched = True
         layout = self.primary.layout
         kept = None if counts is None else compact_counts(counts)
         marks = None if marks is None else marks.copy()  # `set_marks` writes to them
@@ -276,11 +293,13 @@ class StoredRelation:
         shows it; it may come back by its mark as any other, or be added again.
         """
         if rows.shape[1]:
+            self.touched = True
             for index in self._indexes.values():
                 index.set_marks(rows, marks, self.primary.layout)
 
     def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found."""
+        self.touched = True
         self.primary.set_counts(found.columns, counts)
 
     def replace(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
@@ -329,11 +348,15 @@ class StoredRelation:
         ones = np.ones(inserted.shape[1], np.int64) if self.counted else None
         self.add(inserted, np.zeros(inserted.shape[1], np.int32), ones)
         self._replacement = other
+        self.touched = True
 
     # --- the end of an epoch ---
 
     def commit(self) -> None:
         """Make the new version the only one."""
+        if not self.touched:
+            return
+        self.touched = False
         if self._replacement is not None:
             self._indexes, self.primary = self._replacement._indexes, self._replacement.primary
             self._replacement = None
@@ -345,6 +368,9 @@ class StoredRelation:
 
     def abort(self) -> None:
         """Put everything back as it was before the epoch."""
+        if not self.touched:
+            return
+        self.touched = False
         self._replacement = None
         for index in self._indexes.values():
             index.abort()

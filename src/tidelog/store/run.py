@@ -7,6 +7,7 @@ counts change in place. New rows go to new runs, which are merged into larger on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,6 +67,12 @@ class Run:
         for word in range(self.words.shape[0]):
             into[t.WORDS + word] = self.words_address + 8 * size * word
 
+    def table(self) -> NDArray[np.int64]:
+        """Return what kernels need to know of the run, as that of an order with one run."""
+        table = np.empty((1, t.WORDS + self.words.shape[0]), np.int64)
+        self.describe(table[0])
+        return table
+
     def rewrite(self, words: Words) -> None:
         """Replace the words by those of the same rows in another layout."""
         self.words = words
@@ -115,6 +122,16 @@ class Run:
         if n > 1:
             same = (self.words[:, 1:] == self.words[:, :-1]).all(axis=0)
             assert not same.any(), "rows are not unique"
+
+
+def table_of(runs: Sequence[Run]) -> NDArray[np.int64]:
+    """Return what kernels need to know of runs of one order; those without rows are left out."""
+    runs = [run for run in runs if len(run)]
+    if not runs:
+        return np.empty((0, t.WORDS), np.int64)
+    if len(runs) == 1:
+        return runs[0].table()
+    return np.concatenate([run.table() for run in runs])
 
 
 def address(array: NDArray[Any]) -> int:

@@ -1,0 +1,53 @@
+"""What an epoch did, as data: `db.last_epoch`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """What one layer did: relations that depend on each other, kept by one strategy.
+
+    Relations with `@` in their names are the kernel's own, made for aggregates and negations.
+    """
+
+    relations: tuple[str, ...]
+    strategy: str
+    """`counting`, `elastic`, `aggregate` or `recompute`."""
+    choice: str
+    """`update`, `bootstrap` or `nothing to do`."""
+    why: str
+    """The reason for the choice; empty for an update."""
+    seconds: float
+    inserted: int
+    deleted: int
+    touched: int = 0
+    """How many rule instantiations its joins enumerated."""
+    levels: int = 0
+    """How many iterations a recursion took."""
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """What one epoch did. Epoch 0 is the first evaluation."""
+
+    epoch: int
+    seconds: float
+    given_inserted: int
+    """Given rows that came; those that were there already do not count."""
+    given_deleted: int
+    layers: tuple[LayerReport, ...]
+    """In the order in which they ran."""
+
+    @property
+    def touched(self) -> int:
+        """How many rule instantiations all joins enumerated."""
+        return sum(layer.touched for layer in self.layers)
+
+    def layer(self, relation: str) -> LayerReport | None:
+        """Return what the layer of a relation did; None for one that no rule derives."""
+        for layer in self.layers:
+            if relation in layer.relations:
+                return layer
+        return None

@@ -1,0 +1,195 @@
+"""Reading the kernel's relations: only the rows that are asked for are decoded.
+
+Rows are stored in the order of their ordinals. For numbers, dates and the like that is the order of
+values, and a range of values is a range of rows. Symbols, records and sets have ordinals in the
+order in which they came: rows with a given symbol still lie together, but which come first has to
+be found out from the values themselves, each looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.io.tabular import arrow_schema, to_arrow
+from tidelog.logic.program import Relation
+from tidelog.maintain.catalog import Catalog
+from tidelog.plan.externals import UNORDERED
+from tidelog.store.lookup import Slice, between, key
+from tidelog.values.order import sort_key
+from tidelog.values.types import Row, Type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Array = NDArray[np.int64]
+
+_ROWS_AT_ONCE = 1 << 13
+_ARROW_ROWS_AT_ONCE = 1 << 20
+
+
+class StoredReader:
+    """The committed rows of a stored relation."""
+
+    def __init__(self, catalog: Catalog, relation: Relation) -> None:
+        self._codec = catalog.codec
+        self._relation = relation
+        self._types = [column.type for column in relation.columns]
+        self._stored = catalog.relations[relation.name]
+        self._primary = self._stored.primary.layout.order
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __contains__(self, row: Row) -> bool:
+        return len(self._starting_with(self._primary, self._find(self._types, row))) > 0
+
+    def rows(self) -> Iterator[Row]:
+        """Return all rows in order, decoded as they are taken."""
+        return self._decoded(self._starting_with(self._primary, []))
+
+    def prefix(self, values: Row) -> list[Row]:
+        """Return the rows that start with `values`, in order: O(log n) and what is returned."""
+        found = self._find(self._types, values)
+        return list(self._decoded(self._starting_with(self._primary, found)))
+
+    def range(self, low: Row, high: Row) -> list[Row]:
+        """Return the rows from `low` up to but without `high`, in order.
+
+        O(log n) and what is returned, if the first column in which the bounds differ and those
+        behind it are of ordered types; else the rows with the values before it are looked through.
+        """
+        equal = 0
+        while equal < min(len(low), len(high)) and low[equal] == high[equal]:
+            equal += 1
+        if equal == len(high):
+            return []
+        # Binary search takes the bounds up to the first column whose ordinals are not in order.
+        sorted_to = equal
+        while sorted_to < len(self._types) and self._types[sorted_to].kind not in UNORDERED:
+            sorted_to += 1
+        first = self._find(self._types, low[:sorted_to])
+        last = self._find(self._types, high[:sorted_to])
+        if first is None or last is None:
+            return []
+        rows = between(
+            self._stored,
+            self._primary,
+            key(self._stored, self._primary, first, behind=False),
+            key(self._stored, self._primary, last, behind=len(high) > sorted_to),
+        )
+        if max(len(low), len(high)) > sorted_to:
+            columns = rows.ordinals()
+            rows = rows.only(~self._is_before(columns, low) & self._is_before(columns, high))
+        return list(self._decoded(rows))
+
+    def where(self, values: Mapping[int, Any]) -> list[Row]:
+        """Return the rows with these values, in order: O(log n) and what is returned.
+
+        The first lookup by some columns makes an order of the relation that starts with them, if
+        there is none. It is kept, and costs memory and time in later epochs.
+        """
+        order = self._order_for(set(values))
+        found = self._find(
+            [self._types[column] for column in order[: len(values)]],
+            [values[column] for column in order[: len(values)]],
+        )
+        return list(self._decoded(self._starting_with(order, found)))
+
+    def to_arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table, in order, converted column by column."""
+        if not self._types:
+            return to_arrow(self.rows(), self._relation, self._codec.records)
+        import pyarrow as pa
+
+        from tidelog.engine.arrow import arrow_column
+
+        rows = self._starting_with(self._primary, [])
+        batches = [
+            pa.record_batch(
+                [
+                    arrow_column(column, type_, self._codec)
+                    for column, type_ in zip(columns, self._types, strict=True)
+                ],
+                names=[column.name for column in self._relation.columns],
+            )
+            for columns in self._in_order(rows, _ARROW_ROWS_AT_ONCE)
+        ]
+        schema = arrow_schema(self._relation, self._codec.records)
+        return pa.Table.from_batches(batches, schema=schema)
+
+    # --- finding ---
+
+    def _find(self, types: Sequence[Type], values: Sequence[Any]) -> list[int] | None:
+        """Return the ordinals of the values, or None if one of them is in no relation."""
+        found = [self._codec.find(v, t) for v, t in zip(values, types, strict=False)]
+        return None if None in found else [ordinal for ordinal in found if ordinal is not None]
+
+    def _starting_with(self, order: tuple[int, ...], start: list[int] | None) -> Slice:
+        """Return the rows whose first columns in `order` are `start`; none for None."""
+        low = key(self._stored, order, start or [], behind=False)
+        high = key(self._stored, order, start or [], behind=True)
+        return between(self._stored, order, low, low if start is None else high)
+
+    def _order_for(self, columns: set[int]) -> tuple[int, ...]:
+        """Return an order that starts with these columns, one that exists if possible."""
+        for order in self._stored.indexes:
+            if set(order[: len(columns)]) == columns:
+                return order
+        rest = [column for column in self._primary if column not in columns]
+        return (*sorted(columns), *rest)
+
+    # --- the order of values ---
+
+    def _decoded(self, rows: Slice) -> Iterator[Row]:
+        """Return the rows in the order of their values, decoded in parts."""
+        parts = self._in_order(rows, _ROWS_AT_ONCE)
+        return (row for columns in parts for row in self._codec.decode_rows(columns, self._types))
+
+    def _in_order(self, rows: Slice, at_once: int) -> Iterator[Array]:
+        """Return the rows in the order of their values, as columns of ordinals, in parts."""
+        order = self._value_order(rows)
+        for start in range(0, len(rows), at_once):
+            part = slice(start, start + at_once)
+            yield rows.ordinals(part if order is None else order[part])
+
+    def _value_order(self, rows: Slice) -> Array | None:
+        """Return the permutation that sorts the rows by their values; None if they are sorted."""
+        is_unordered = [type_.kind in UNORDERED for type_ in self._types]
+        if len(rows) < 2 or (rows.layout.order == self._primary and not any(is_unordered)):
+            return None
+        columns = rows.ordinals()
+        for i, type_ in enumerate(self._types):
+            if is_unordered[i]:
+                columns[i] = self._ranks(columns[i], type_)
+        return np.lexsort(columns[::-1])
+
+    def _ranks(self, column: Array, type_: Type) -> Array:
+        """Return for each ordinal the place of its value among those in the column."""
+        used, where = np.unique(column, return_inverse=True)
+        keys = self._keys(used, type_)
+        ranks = np.empty(len(used), np.int64)
+        ranks[sorted(range(len(used)), key=keys.__getitem__)] = np.arange(len(used))
+        return ranks[where]
+
+    def _keys(self, ordinals: Array, type_: Type) -> list[Any]:
+        sort_by, decode = sort_key(type_, self._codec.records), self._codec.decoder(type_)
+        return [sort_by(decode(ordinal)) for ordinal in ordinals.tolist()]
+
+    def _is_before(self, columns: Array, bound: Row) -> NDArray[np.bool_]:
+        """Return for each row whether it comes before all rows that start with `bound`."""
+        sign = np.zeros(columns.shape[1], np.int8)
+        for column, value, type_ in zip(columns, bound, self._types, strict=False):
+            if type_.kind in UNORDERED:
+                used, where = np.unique(column, return_inverse=True)
+                wanted = sort_key(type_, self._codec.records)(value)
+                signs = [(k > wanted) - (k < wanted) for k in self._keys(used, type_)]
+                found = np.array(signs, np.int8)[where]
+            else:
+                ordinal = self._codec.encoder(type_)(value)
+                found = (column > ordinal).astype(np.int8) - (column < ordinal).astype(np.int8)
+            sign = np.where(sign == 0, found, sign)
+        return sign < 0
