@@ -23,10 +23,10 @@ STALE := stale
 endif
 endif
 
-.PHONY: help setup run test lint types bench docs clean stale
+.PHONY: help setup run test test-long lint types bench docs clean stale
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## make .venv, or bring it up to date
 
@@ -68,6 +68,9 @@ run: setup ## run the main example and print its result
 test: setup ## run the tests
 	$(PY) -m pytest $(ARGS)
 
+test-long: setup ## compare the kernel with the reference on ten times as many random programs
+	TIDELOG_PROGRAMS=5000 $(PY) -m pytest tests/maintain/test_against_reference.py $(ARGS)
+
 lint: setup ## check style and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -75,8 +78,8 @@ lint: setup ## check style and formatting
 types: setup ## check the types
 	$(PY) -m mypy
 
-bench: setup ## time parsing and evaluation
-	$(PY) benches/run.py
+bench: setup ## measure; ARGS='--scale full --data DIR' for the real sizes
+	$(VENV)/bin/tidelog bench $(ARGS)
 
 docs: setup ## run only the documentation tests
 	$(PY) -m pytest tests/docs $(ARGS)

@@ -26,6 +26,7 @@ ORDER = (
     "engine",
     "spark",
     "serve",
+    "bench",
     "cli",
 )
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.engine.database import Database as Database
+    from tidelog.engine.report import EpochReport as EpochReport
+    from tidelog.engine.report import LayerReport as LayerReport
     from tidelog.engine.transaction import Transaction as Transaction
     from tidelog.engine.view import Change as Change
     from tidelog.engine.view import View as View
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.errors import TidelogError as TidelogError
     from tidelog.errors import UsageError as UsageError
     from tidelog.logic.program import Program as Program
+    from tidelog.maintain.progress import Progress as Progress
 
 __version__ = "0.1.0"
 
@@ -30,6 +33,9 @@ _WHERE = {
     "Transaction": "tidelog.engine.transaction",
     "View": "tidelog.engine.view",
     "Change": "tidelog.engine.view",
+    "EpochReport": "tidelog.engine.report",
+    "LayerReport": "tidelog.engine.report",
+    "Progress": "tidelog.maintain.progress",
     "Program": "tidelog.logic.program",
     **dict.fromkeys(
         (

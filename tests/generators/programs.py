@@ -16,12 +16,18 @@ millisecond to make, so thousands can be run.
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pprint import pformat
 from random import Random
 from typing import Any, TypeAlias
+
+from tidelog.values.scalars import canonical_float
 
 Row: TypeAlias = tuple[Any, ...]
 Facts: TypeAlias = dict[str, set[Row]]
@@ -52,7 +58,8 @@ class Shape:
     symbols: float = 0.4
     negative_numbers: float = 0.2
     wide: float = 0.0  # numbers near -2**63 and 2**63, and beyond 2**53
-    wide_arity: float = 0.03  # six to eight columns
+    wide_arity: float = 0.03  # of `wide_columns`
+    wide_columns: tuple[int, int] = (6, 8)
     nullary: float = 0.1
 
     linear: float = 0.5
@@ -75,6 +82,13 @@ class Shape:
     functional: float = 0.0  # two values for one key are possible, and an error
     floats: float = 0.0
     strings: float = 0.0  # cat, strlen, substr, contains
+    typed: float = 0.0  # the types of TYPED, and what is computed with them
+    extremes: float = 0.0  # inf, NaN, the ends of unsigned and of floats, long symbols
+    errors: float = 0.0  # computations that fail on some values
+
+    bursts: float = 0.0  # epochs that insert many rows, or delete nearly all
+    flips: float = 0.0  # epochs that undo the one before
+    widening: float = 0.0  # from some epoch on, values that are wider than all before
 
 
 SMALL = Shape(relations=(2, 5), atoms=(1, 2), facts=(0, 5), domain=3, wide_arity=0.0)
@@ -146,12 +160,13 @@ class RandomCase:
     rules: tuple[RuleText, ...]
     facts: Mapping[str, frozenset[Row]]
     epochs: tuple[Epoch, ...] = ()
+    types: tuple[str, ...] = ()
     shape: Shape = field(default_factory=Shape, repr=False, compare=False)
 
     @property
     def program(self) -> str:
         """The text of the program."""
-        return "".join(f"{part}\n" for part in (*self.declarations, *self.rules))
+        return "".join(f"{part}\n" for part in (*self.types, *self.declarations, *self.rules))
 
     def states(self) -> Iterator[dict[str, frozenset[Row]]]:
         """Yield the given facts: at first, then after each epoch.
@@ -193,6 +208,44 @@ WIDE_NUMBERS = (
 SYMBOLS = ("a", "b", "c", "d")
 FLOATS = (0.0, 0.5, 1.5, -2.0, 0.1)
 _GUARD = 9  # computed values stay within -9 .. 9 times a small factor
+POISON = 7  # rare in the rows of epochs, and what computations fail on (`Shape.errors`)
+
+NAN = canonical_float(math.nan)  # there is one, an object
+LONG_SYMBOLS = ("", "x" * 300, "x" * 299 + "y", "\u00e4\u20ac\U0001f600", "7", "-3", "a b,c")
+EXTREME_FLOATS = (
+    math.inf, -math.inf, NAN, sys.float_info.max, -sys.float_info.max, sys.float_info.min, 5e-324,
+)  # fmt: skip
+EXTREME_UNSIGNED = (2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)
+
+RECORD_TYPES = (
+    ".type Pair = [a: number, b: symbol]",
+    ".type List = [head: number, tail: List]",
+)
+TYPED: dict[str, tuple[Any, ...]] = {
+    "unsigned": (0, 1, 2, 3),
+    "bool": (False, True),
+    "date": (dt.date(1, 1, 1), dt.date(1970, 1, 1), dt.date(2024, 2, 29), dt.date(9999, 12, 31)),
+    "timestamp": (
+        dt.datetime(1, 1, 1),
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999999),
+        dt.datetime(2024, 2, 29, 12, 30),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+    ),
+    "decimal(9,2)": tuple(map(Decimal, ("0.00", "1.50", "-2.25", "9999999.99", "-9999999.99"))),
+    "decimal(18,4)": tuple(map(Decimal, ("0.0000", "1.5000", "-99999999999999.9999"))),
+    "Pair": (None, (0, "a"), (1, "a"), (1, "b"), (-(2**63), "")),
+    "List": (None, (1, None), (2, (1, None)), (3, (2, (1, None))), (2**63 - 1, (1, None))),
+    "set(number)": tuple(map(frozenset, ((), (1,), (1, 2), (0, 1, 2), (-(2**63), 2**63 - 1)))),
+    "set(symbol)": tuple(map(frozenset, ((), ("a",), ("a", "b")))),
+    "set(Pair)": tuple(map(frozenset, ((), (None,), ((1, "a"),), ((1, "a"), (1, "b"), None)))),
+    "set(set(number))": (
+        frozenset(),
+        frozenset({frozenset()}),
+        frozenset({frozenset({1}), frozenset({1, 2})}),
+    ),
+}
+"""Types beside number, symbol and float, and the values that random rows take."""
+NUMERIC = frozenset({"number", "unsigned", "float", "decimal(9,2)", "decimal(18,4)"})
 
 
 def random_case(seed: int, shape: Shape | None = None) -> RandomCase:
@@ -200,9 +253,24 @@ def random_case(seed: int, shape: Shape | None = None) -> RandomCase:
     return _Generator(seed, shape or Shape()).case()
 
 
-def literal(value: Any) -> str:
-    """Return a value as the program text writes it."""
-    return f'"{value}"' if isinstance(value, str) else str(value)
+def literal(value: Any) -> str | None:
+    """Return a value as the program text writes it; None for those that it cannot write."""
+    match value:
+        case None:
+            return "nil"
+        case bool():
+            return str(value).lower()
+        case str() | dt.datetime() | dt.date():
+            return f'"{value}"'
+        case tuple():
+            parts = list(map(literal, value))
+            return None if None in parts else f"[{', '.join(map(str, parts))}]"
+        case frozenset():
+            return None
+        case float() if not math.isfinite(value):
+            return None
+        case _:
+            return str(value)
 
 
 @dataclass
@@ -242,11 +310,22 @@ class _Generator:
             "symbol": SYMBOLS,
             "float": FLOATS,
         }
+        self._typed = self._chance(shape.typed) if shape.typed else False
+        if self._typed:
+            self._domains.update(TYPED)
+        if shape.extremes and self._chance(shape.extremes):
+            self._extend("symbol", self._random.sample(LONG_SYMBOLS, 3))
+            self._extend("float", self._random.sample(EXTREME_FLOATS, 4))
+            if self._typed:
+                self._extend("unsigned", EXTREME_UNSIGNED)
         self._use_symbols = self._chance(shape.symbols * 2)
         # Sums grow: only rules of one level may pass on a sum that is not cut to size.
         self._sum_level = self._random.randint(1, 3)
         self._declarations: list[Declaration] = []
         self._levels: dict[str, int] = {}
+
+    def _extend(self, type_: str, values: Iterable[Any]) -> None:
+        self._domains[type_] = (*self._domains[type_], *values)
 
     def _chance(self, weight: float) -> bool:
         return self._random.random() < weight
@@ -272,11 +351,18 @@ class _Generator:
             )
             count = self._between(self._shape.facts) if given else 0
             rows = frozenset(self._row(declaration) for _ in range(count))
+            if declaration.functional:
+                rows = frozenset({row[:-1]: row for row in sorted(rows, key=repr)}.values())
             stated = set()
-            if self._chance(self._shape.program_facts) and not declaration.functional:
+            writable = all(map(self._is_writable, declaration.types))
+            if self._chance(self._shape.program_facts) and not declaration.functional and writable:
                 stated = {self._row(declaration) for _ in range(self._random.randint(1, 2))}
                 stated |= set(self._random.sample(sorted(rows, key=repr), min(1, len(rows))))
-            rules += [RuleText((self._fact(declaration, row),)) for row in sorted(stated, key=repr)]
+            rules += [
+                RuleText((text,))
+                for row in sorted(stated, key=repr)
+                if (text := self._fact(declaration, row)) is not None
+            ]
             facts[declaration.name] = rows
         if self._chance(0.5):
             self._random.shuffle(rules)
@@ -286,6 +372,7 @@ class _Generator:
             tuple(rules),
             facts,
             tuple(self._epochs(facts)),
+            RECORD_TYPES if self._typed else (),
             self._shape,
         )
 
@@ -302,17 +389,24 @@ class _Generator:
             name = f"{'abcdefghij'[i]}{'f' if functional else 'r'}"
             self._declarations.append(Declaration(name, self._types(functional), functional))
             self._levels[name] = level
+        # Rules take values that the text cannot write from these.
+        used = dict.fromkeys(type_ for d in self._declarations for type_ in d.types)
+        for i, type_ in enumerate(t for t in used if not self._is_writable(t)):
+            self._declarations.append(Declaration(f"zr{i}", (type_,)))
+            self._levels[f"zr{i}"] = 0
 
     def _types(self, functional: bool) -> tuple[str, ...]:
         if self._chance(self._shape.nullary) and not functional:
             return ()
         arity = self._random.choice((1, 1, 2, 2, 2, 2, 3, 3, 4))
         if self._chance(self._shape.wide_arity):
-            arity = self._random.randint(6, 8)
+            arity = self._between(self._shape.wide_columns)
         arity = max(arity, 2 if functional else 1)
         kinds = ["number"] * 3
         kinds += ["symbol"] * (2 if self._use_symbols else 0)
         kinds += ["float"] * (2 if self._chance(self._shape.floats) else 0)
+        if self._typed:
+            kinds += self._random.sample(list(TYPED), 6)
         return tuple(self._random.choice(kinds) for _ in range(arity))
 
     def _value(self, type_: str) -> Any:
@@ -321,8 +415,25 @@ class _Generator:
     def _row(self, declaration: Declaration) -> Row:
         return tuple(self._value(type_) for type_ in declaration.types)
 
-    def _fact(self, declaration: Declaration, row: Row) -> str:
-        return f"{declaration.name}({', '.join(map(literal, row))})"
+    def _fact(self, declaration: Declaration, row: Row) -> str | None:
+        args = list(map(literal, row))
+        return None if None in args else f"{declaration.name}({', '.join(map(str, args))})"
+
+    def _is_writable(self, type_: str) -> bool:
+        return any(literal(value) is not None for value in self._domains[type_])
+
+    def _literal(self, type_: str) -> str | None:
+        """Return a value as the text writes it, where its place tells its type."""
+        text = literal(self._value(type_))
+        if text is None:  # an infinity, or a set
+            texts = [text for value in self._domains[type_] if (text := literal(value)) is not None]
+            text = self._random.choice(texts) if texts else None
+        return text
+
+    def _known(self, type_: str) -> str | None:
+        """Return a value as the text writes it, where nothing else tells its type."""
+        text = self._literal(type_)
+        return f"as({text}, {type_})" if text is not None and type_ in TYPED else text
 
     # --- rules ---
 
@@ -350,6 +461,9 @@ class _Generator:
             (shape.equalities, self._equality),
             (shape.arithmetic, self._arithmetic),
             (shape.strings, self._text),
+            (0.5 if self._typed else 0.0, self._typed_value),
+            (0.2 if self._typed else 0.0, self._typed_value),
+            (shape.errors, self._fallible),
             (shape.range, self._range),
             (shape.aggregates, self._aggregate),
             (shape.aggregates / 4, self._aggregate),
@@ -361,18 +475,27 @@ class _Generator:
             (shape.disjunction, self._choice),
         ]
         for weight, make in extras:
-            if self._chance(weight):
+            if weight and self._chance(weight):
                 conjunct = make(bound, level)
                 # Not what contradicts an atom, or most bodies would be empty.
                 if conjunct is not None and str(conjunct).removeprefix("!") not in body:
                     body.append(conjunct)
+        derived = [head]
+        if self._chance(shape.several_heads):
+            derived.append(self._random.choice(self._relations(level, max(self._levels.values()))))
+        for type_ in dict.fromkeys(type_ for relation in derived for type_ in relation.types):
+            if not bound.of(type_) and not self._is_writable(type_):
+                name = self._variable()
+                body.append(self._provider(type_, name))
+                bound.add(name, type_)
         if self._chance(0.4):
             self._random.shuffle(body)
-        heads = [self._head(head, bound)]
-        if self._chance(shape.several_heads):
-            others = self._relations(level, max(self._levels.values()))
-            heads.append(self._head(self._random.choice(others), bound))
-        return RuleText(tuple(heads), tuple(body))
+        return RuleText(tuple(self._head(relation, bound) for relation in derived), tuple(body))
+
+    def _provider(self, type_: str, name: str) -> str:
+        """Return an atom that binds `name` to values which the text cannot write."""
+        relation = next(d for d in self._declarations if d.name[0] == "z" and d.types == (type_,))
+        return f"{relation.name}({name})"
 
     def _cycles(self) -> Iterator[RuleText]:
         """Yield rules by which all relations of a level depend on each other."""
@@ -420,14 +543,19 @@ class _Generator:
         self, relation: Declaration, bound: _Bound, level: int, prefix: str = "v", limit: int = 4
     ) -> str:
         """Return an atom that shares variables with what is bound, and binds others."""
-        args = []
+        args: list[str] = []
         here: dict[str, list[str]] = {}
         for type_ in relation.types:
             known = bound.of(type_)
-            if self._chance(self._shape.constants):
-                args.append(literal(self._value(type_)))
+            if self._chance(self._shape.constants) and self._is_writable(type_):
+                args.append(str(self._literal(type_)))
             elif self._chance(self._shape.wildcards):
                 args.append("_")
+            elif type_ == "Pair" and self._chance(0.3):  # a pattern that takes it apart
+                parts = [("number", self._variable(prefix)), ("symbol", self._variable(prefix))]
+                args.append(f"[{parts[0][1]}, {parts[1][1]}]")
+                for part, name in parts:
+                    here.setdefault(part, []).append(name)
             elif here.get(type_) and self._chance(self._shape.repeated):
                 args.append(self._random.choice(here[type_]))
             else:
@@ -448,10 +576,10 @@ class _Generator:
         args = []
         for type_ in relation.types:
             known = bound.of(type_)
-            if known and not self._chance(self._shape.constants / 2):
+            if known and not (self._chance(self._shape.constants / 2) and self._is_writable(type_)):
                 args.append(self._random.choice(known))
             else:
-                args.append(literal(self._value(type_)))
+                args.append(str(self._literal(type_)))
         if relation.functional:
             return f"{relation.name}[{', '.join(args[:-1])}] = {args[-1]}"
         return f"{relation.name}({', '.join(args)})"
@@ -468,14 +596,20 @@ class _Generator:
             elif known and not self._chance(self._shape.constants):
                 args.append(self._random.choice(known))
             else:
-                args.append(literal(self._value(type_)))
+                args.append(self._literal(type_) or "_")
         return f"!{relation.name}({', '.join(args)})"
 
     def _negated_group(self, bound: _Bound, level: int) -> NotBoth | None:
         condition = self._comparison(bound, level)
         if condition is None:
             return None
-        left, op, right = condition.split(" ")
+        # A text or a record has spaces of its own.
+        left, op, right = next(
+            (left, op, right)
+            for op in ("!=", "<=", ">=", "<", ">", "=")
+            for left, sign, right in [condition.partition(f" {op} ")]
+            if sign
+        )
         atom = self._negated(bound, level).removeprefix("!")
         return NotBoth(atom, (left, op, right), self._chance(0.5))
 
@@ -485,10 +619,12 @@ class _Generator:
             return None
         type_ = self._random.choice(types)
         left = self._random.choice(bound.of(type_))
-        right = literal(self._value(type_))
         others = [name for name in bound.of(type_) if name != left]
-        if others and self._chance(0.5):
+        right = self._literal(type_)
+        if others and (self._chance(0.5) or right is None):
             right = self._random.choice(others)
+        if right is None:
+            return None
         if self._chance(0.3):
             left, right = right, left
         op = self._random.choice(("!=", "!=", "<", "<=", ">", ">=", "="))
@@ -510,9 +646,13 @@ class _Generator:
                 other = []
                 for name, type_ in new:
                     known = bound.of(type_)
-                    same = known and self._chance(0.5)
-                    value = self._random.choice(known) if same else literal(self._value(type_))
-                    other.append(f"{name} = {value}")
+                    same = known and (self._chance(0.5) or not self._is_writable(type_))
+                    if same:
+                        other.append(f"{name} = {self._random.choice(known)}")
+                    elif self._is_writable(type_):
+                        other.append(f"{name} = {self._known(type_)}")
+                    else:
+                        other.append(self._provider(type_, name))
                     bound.add(name, type_)
                 return Choice(((atom,), tuple(other)))
         parts: list[tuple[str, ...]] = []
@@ -544,8 +684,8 @@ class _Generator:
     def _equality(self, bound: _Bound, level: int) -> str | None:
         type_ = self._random.choice([t for t, names in bound.names.items() if names] or ["number"])
         known = bound.of(type_)
-        value = literal(self._value(type_))
-        if known and self._chance(0.5):
+        value = self._known(type_)
+        if known and (self._chance(0.5) or value is None):
             value = self._random.choice(known)
         name = self._variable()
         bound.add(name, type_)
@@ -609,7 +749,10 @@ class _Generator:
 
     def _aggregate(self, bound: _Bound, level: int) -> str | None:
         """Return an aggregate over lower relations, grouped by some of the bound variables."""
-        op = self._random.choice(("count", "count", "sum", "sum", "min", "max"))
+        ops = ["count", "count", "sum", "sum", "min", "max"]
+        if self._typed:
+            ops += ["setof", "setof", "concat", "mean", "total", "min", "max", "count of"]
+        op = self._random.choice(ops)
         groups = self._random.choice((0, 1, 1, 3))
         outer = _Bound()
         for type_, names in bound.names.items():
@@ -634,6 +777,8 @@ class _Generator:
             for type_, names in inner.names.items()
         }
         result = self._variable()
+        if self._typed and op not in ("count", "sum"):
+            return self._typed_aggregate(op, result, local, parts, bound)
         if op == "count":
             bound.add(result, "number")
             return f"{result} = count : {{ {', '.join(parts)} }}"
@@ -646,19 +791,122 @@ class _Generator:
         shown = f"{target} + 1" if type_ == "number" and self._chance(0.2) else target
         if type_ == "float":
             return f"{result} = {op} {target} : {{ {', '.join(parts)} }}"
-        if self._wide and (op == "sum" or shown != target):
+        if (self._wide or self._shape.widening) and (op == "sum" or shown != target):
             parts.append(f"{-_GUARD} < {target}, {target} < {_GUARD}")
         aggregate = f"{result} = {op} {shown} : {{ {', '.join(parts)} }}"
         if op == "sum" and level != self._sum_level:
             return f"{aggregate}, {result} < 50, -50 < {result}"
         return aggregate
 
+    def _typed_aggregate(
+        self, op: str, result: str, local: dict[str, list[str]], parts: list[str], bound: _Bound
+    ) -> str | None:
+        """Return an aggregate of any type."""
+        fits = {
+            "concat": lambda type_: type_ == "symbol",
+            "mean": lambda type_: type_ in NUMERIC,
+            "total": lambda type_: type_ in NUMERIC,
+            "setof": lambda type_: f"set({type_})" in TYPED,
+        }.get(op, lambda type_: True)
+        targets = [(name, t) for t, names in local.items() if fits(t) for name in names]
+        if not targets:
+            return None
+        target, type_ = self._random.choice(targets)
+        types = {
+            "count of": "number", "mean": "float", "total": "float", "setof": f"set({type_})",
+        }  # fmt: skip
+        bound.add(result, types.get(op, type_))
+        return f"{result} = {op.removesuffix(' of')} {target} : {{ {', '.join(parts)} }}"
+
+    def _typed_value(self, bound: _Bound, level: int) -> str | None:
+        """Return a computation on any type; what it gives is one of finitely many values."""
+        types = [type_ for type_, names in bound.names.items() if names]
+        if not types:
+            return None
+        type_ = self._random.choice(types)
+        known = bound.of(type_)
+        x, y = self._random.choice(known), self._random.choice(known)
+        name = self._variable()
+        made: list[tuple[str, str]] = [(f"max({x}, {y})", type_), (f"min({x}, {y})", type_)]
+        match type_:
+            case "number":
+                made += [
+                    (f"{x} band 6", type_),
+                    (f"{x} bxor 3", type_),
+                    (f"to_float({x})", "float"),
+                ]
+                made += [(f"to_string({x})", "symbol"), ("range(0u, 3u)", "unsigned")]
+            case "unsigned":
+                made += [
+                    (f"{x} band 6", type_),
+                    (f"{x} bshr 1", type_),
+                    (f"to_float({x})", "float"),
+                ]
+                made += [("range(1.0, 2.5, 0.5)", "float"), (f"{x} % 3", type_)]
+            case "float" | "decimal(9,2)" | "decimal(18,4)":
+                made += [(f"-{x}", type_)] * 2
+            case "bool" | "date" | "timestamp":
+                made += [(f"to_number({x})", "number"), (f"to_string({x})", "symbol")]
+            case "symbol":
+                numbers = bound.of("number")
+                if numbers:
+                    made += [(f"as([{self._random.choice(numbers)}, {x}], Pair)", "Pair")] * 3
+            case "Pair" | "List" if self._chance(0.7):
+                other = self._variable()
+                second = "symbol" if type_ == "Pair" else "List"
+                bound.add(name, "number")
+                bound.add(other, second)
+                return f"{x} = [{name}, {other}]"
+        term, result = self._random.choice(made)
+        bound.add(name, result)
+        return f"{name} = {term}"
+
+    def _fallible(self, bound: _Bound, level: int) -> str | None:
+        """Return a condition that cannot be computed for some values. It binds nothing."""
+        types = [type_ for type_, names in bound.names.items() if names]
+        if not types:
+            return None
+        type_ = self._random.choice(types)
+        known = bound.of(type_)
+        x, y = self._random.choice(known), self._random.choice(known)
+        match type_:
+            case "number":
+                terms = [f"6 / ({x} - {POISON}) != 3", f"6 % ({x} - {POISON}) < 4"]
+                terms += [f"{x} + {y} < 100", f"2 * {x} != {y}", f"-{x} != 2", f"{x} ^ 3 != {y}"]
+            case "unsigned":
+                terms = [f"{x} + {y} != 3", f"2 * {x} != {y}", f"{x} - 0 != 3", f"3 - {x} != {y}"]
+            case "decimal(9,2)" | "decimal(18,4)":
+                terms = [f"{x} + {y} != 3", f"2 * {x} != {y}", f"{y} / 2 != {x}"]
+            case "date" | "timestamp":
+                terms = [f"{x} + 1 != {y}", f"{x} - 1 != {y}"]
+            case "float":
+                terms = [f"to_number({x}) != 3", f"to_unsigned({x} * {x}) != 3"]
+            case _:
+                return None
+        return self._random.choice(terms)
+
     # --- epochs ---
 
     def _epochs(self, facts: Mapping[str, frozenset[Row]]) -> Iterator[Epoch]:
+        previous: Epoch = {}
+        shape = self._shape
         current = {name: set(rows) for name, rows in facts.items()}
-        for _ in range(self._between(self._shape.epochs)):
+        count = self._between(shape.epochs)
+        widens = self._random.randrange(1, count) if count > 1 and shape.widening else count
+        for number in range(count):
+            if number >= widens and self._chance(shape.widening):
+                self._widen()
             epoch: Epoch = {}
+            if number and self._chance(shape.flips):
+                # What went comes back, what came goes.
+                undone = {name: (list(d), list(i)) for name, (i, d) in previous.items()}
+                for name, (adds, removes) in undone.items():
+                    current[name] -= set(removes) - set(adds)
+                    current[name] |= set(adds) - set(removes)
+                previous = undone
+                yield undone
+                continue
+            burst = bool(shape.bursts) and self._chance(shape.bursts)
             for declaration in self._declarations:
                 # Derived relations change, too: any relation may be given.
                 derived = self._levels[declaration.name] > 0
@@ -666,9 +914,13 @@ class _Generator:
                     continue
                 here = current[declaration.name]
                 present = sorted(here, key=repr)
-                inserts = [self._row(declaration) for _ in range(self._random.choice((0, 1, 2, 3)))]
+                sizes = (0, 1, 2, 3) if not burst else (0, 0, 8, 14)
+                inserts = [self._row(declaration) for _ in range(self._random.choice(sizes))]
+                if shape.errors and declaration.types and self._chance(0.25):
+                    inserts.append(self._poisoned(declaration))
+                sizes = (0, 1, 2, 4) if not burst else (0, len(present), max(0, len(present) - 1))
                 deletes = self._random.sample(
-                    present, min(len(present), self._random.choice((0, 1, 2, 4)))
+                    present, min(len(present), self._random.choice(sizes))
                 )
                 if present and self._chance(0.15):
                     inserts.append(self._random.choice(present))  # present already
@@ -680,11 +932,27 @@ class _Generator:
                     deletes.append(self._random.choice(inserts))  # in and out: stays as it was
                 if deletes and self._chance(0.08):
                     inserts.append(self._random.choice(deletes))
+                if declaration.functional and self._chance(0.8):  # one value for each key
+                    inserts = list({row[:-1]: row for row in inserts}.values())
+                    keys = {row[:-1] for row in inserts}
+                    deletes += [row for row in present if row[:-1] in keys and row not in inserts]
                 epoch[declaration.name] = (inserts, deletes)
                 added, removed = set(inserts), set(deletes)
                 here -= removed - added
                 here |= added - removed
+            previous = epoch
             yield epoch
+
+    def _poisoned(self, declaration: Declaration) -> Row:
+        return tuple(
+            POISON if type_ == "number" else self._value(type_) for type_ in declaration.types
+        )
+
+    def _widen(self) -> None:
+        """Let numbers and symbols take values beyond all before."""
+        step = self._random.choice((6, 10, 20, 31, 32, 45, 61, 62, 63))
+        self._extend("number", (2**step - 1, -(2**step)))
+        self._extend("symbol", (f"s{step}",))
 
 
 # --- shrinking ----------------------------------------------------------------------------------
@@ -778,10 +1046,11 @@ def _smaller_epochs(epoch: Epoch) -> Iterator[Epoch]:
 def check_cases(
     seeds: Iterable[int],
     check: Callable[[RandomCase], str | None],
-    shape: Shape | None = None,
+    shape: Shape | Callable[[int], RandomCase] | None = None,
 ) -> None:
     """Run `check` on the case of every seed; it returns what is wrong with a case, or None.
 
+    `shape` is what the cases look like, or a function that makes the case of a seed.
     The first failure is shrunk and raised with its seed, what is wrong, and the case itself.
     """
 
@@ -792,12 +1061,12 @@ def check_cases(
             return f"{type(error).__name__}: {error}"
 
     for seed in seeds:
-        case = random_case(seed, shape)
+        case = shape(seed) if callable(shape) else random_case(seed, shape)
         if complaint(case) is not None:
             small = shrink(case, lambda candidate: complaint(candidate) is not None, attempts=600)
             raise AssertionError(
                 f"seed {seed}: {complaint(small)}\n\n{small.describe()}"
-                f"\n# run again: TIDELOG_SEED={BASE_SEED}, or random_case({seed}, shape)"
+                f"\n# run again: TIDELOG_SEED={BASE_SEED}; the seed of the case is {seed}"
             )
 
 

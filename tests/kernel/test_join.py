@@ -194,9 +194,10 @@ class Body:
             index, version = self.stored[i].relation.index(order), self.versions[i]
             runs = index.all_runs() if version.with_tail else index.runs
             uses_level = leveled and not atom.negated
-            if not program.read(
-                i, table_of(runs), runs, version.limit, uses_level
-            ) and not atom.negated:
+            if (
+                not program.read(i, table_of(runs), runs, version.limit, uses_level)
+                and not atom.negated
+            ):
                 return Counter()
         out = np.full((program.out_height, chunk), -7, np.int64)
         found: Counter[Row] = Counter()

@@ -70,7 +70,7 @@ class Comparison:
                 kernel._check()
                 continue
             effects = kernel.apply(inserted, deleted)
-            self._count_choices(kernel)
+            self._observe(kernel)
             _compare_changes(effects, contents, after, where)
             assert effects.ignored == _ignored(given, inserted, deleted), f"ignored, {where}"
             _compare_contents(kernel, after, where)
@@ -91,9 +91,11 @@ class Comparison:
             return None
         return KernelEngine(program, given), contents
 
-    def _count_choices(self, kernel: KernelEngine) -> None:
+    def _observe(self, kernel: KernelEngine) -> None:
         for _, strategy in kernel._strategies:
             self.seen[f"{strategy.name}: {strategy.choice.what}"] += 1
+        runs = max(len(r.primary.runs) for r in kernel._catalog.everything())
+        self.seen["most runs"] = max(self.seen["most runs"], runs)
 
 
 def must_fail(act: Callable[[], Any]) -> None:

@@ -12,6 +12,7 @@ LONG = 120
 _BASE = Shape(
     relations=(2, 4),
     rules=(1, 2),
+    facts=(0, 6),
     epochs=(EPOCHS, EPOCHS),
     aggregates=0.12,
     bursts=0.15,
@@ -26,7 +27,16 @@ RECURSIVE = replace(
 SHAPES = (
     replace(_BASE, relations=(2, 5), wide=0.3, aggregates=0.25),
     RECURSIVE,
-    replace(_BASE, typed=1.0, extremes=0.6, strings=0.2, floats=0.3, functional=0.08, linear=0.4),
+    replace(
+        _BASE,
+        typed=1.0,
+        extremes=0.8,
+        strings=0.4,
+        floats=0.5,
+        functional=0.08,
+        linear=0.4,
+        aggregates=0.25,
+    ),
     replace(
         _BASE,
         relations=(2, 3),
@@ -37,7 +47,7 @@ SHAPES = (
         nonlinear=0.1,
         same_rows=0.03,
     ),
-    replace(_BASE, errors=0.35, functional=0.25, typed=0.4, wide=0.3),
+    replace(_BASE, errors=0.6, functional=0.25, typed=0.4, wide=0.3),
 )
 
 

@@ -13,8 +13,8 @@ from tidelog.kernel.join import DEAD, DEAD_NOW, FLAG
 from tidelog.store import index
 from tidelog.store.domain import Domain
 from tidelog.store.index import MOST_RUNS
-from tidelog.store.relation import StoredRelation, Version
 from tidelog.store.merging import merge
+from tidelog.store.relation import StoredRelation, Version
 from tidelog.store.run import GONE, Run, compact_counts
 
 ROWS = [(a, b) for a in range(5) for b in range(4)]

@@ -34,6 +34,13 @@ class EngineName(StrEnum):
     KERNEL = "kernel"
 
 
+class ScaleName(StrEnum):
+    """How much `bench` measures."""
+
+    SMALL = "small"
+    FULL = "full"
+
+
 ProgramFile = Annotated[
     Path, typer.Argument(metavar="PROGRAM", help="A program: Datalog in Soufflé's dialect.")
 ]
@@ -79,7 +86,10 @@ def run(
         EngineName, typer.Option("--engine", help="The engine to run on.")
     ] = EngineName.REFERENCE,
     stats: Annotated[
-        bool, typer.Option("--stats", help="Print sizes and times to standard error.")
+        bool,
+        typer.Option(
+            "--stats", help="Print sizes, times and what each epoch did, to standard error."
+        ),
     ] = False,
 ) -> None:
     r"""Evaluate a program on facts, then apply epochs of changes.
@@ -134,11 +144,92 @@ def explain(
     view: Annotated[
         str | None, typer.Argument(metavar="[VIEW]", help="Only this view and what it needs.")
     ] = None,
+    plans: Annotated[
+        bool, typer.Option("--plans", help="Also show how each rule is joined, step by step.")
+    ] = False,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="The engine that would run it.")
+    ] = EngineName.KERNEL,
 ) -> None:
-    """Show the strata of a program, in the order in which they are computed, and why."""
+    r"""Show how a program is computed: strata, how each is kept and why, and what joins need.
+
+    There is no data here: plans assume that all relations are of one size. For those of a
+    database with its data, see `Database.explain` in Python.
+
+    \b
+    tidelog explain reach.dl
+    tidelog explain reach.dl reach --plans
+    """
     from tidelog.cli.source import explain_program
 
-    explain_program(program, view)
+    explain_program(program, view, plans=plans, engine=engine.value)
+
+
+@app.command()
+def bench(
+    suites: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SUITE...]", help="Suites to run; all of them if none is named."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="The folder of the facts that some suites need."),
+    ] = None,
+    scale: Annotated[
+        ScaleName,
+        typer.Option("--scale", help="small: to see that all works; full: what targets are about."),
+    ] = ScaleName.SMALL,
+    peers: Annotated[
+        bool, typer.Option("--peers/--no-peers", help="Measure other engines, if installed.")
+    ] = True,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write everything to this file, as JSON.")
+    ] = None,
+    markdown_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown",
+            help="Also write the tables to this file, as Markdown: between its marks, if it has"
+            " some.",
+        ),
+    ] = None,
+    list_suites: Annotated[
+        bool, typer.Option("--list", help="List the suites, and measure nothing.")
+    ] = False,
+) -> None:
+    r"""Measure Tidelog, and other engines beside it.
+
+    Every measurement runs in a process of its own. What cannot be measured here, because facts or
+    an engine are missing, is listed with the reason.
+
+    \b
+    tidelog bench closure join
+    tidelog bench --scale full --data facts/ --json results.json
+    """
+    from tidelog.cli.bench import list_them, run_bench
+
+    if list_suites:
+        list_them()
+        return
+    try:
+        run_bench(suites or [], data, scale.value, peers, json_file, markdown_file)
+    except KeyboardInterrupt:
+        print("interrupted: the suites before this one are done", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+@app.command()
+def warm(
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
+) -> None:
+    """Compile the kernels, so that the first run need not. They are kept for later runs."""
+    from tidelog.cli.warm import warm_kernels
+
+    try:
+        warm_kernels(quiet)
+    except KeyboardInterrupt:
+        print("interrupted: the kernels compiled so far are kept", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ def check_program(path: Path) -> None:
     print(f"{path}: fine ({', '.join(counts)})")
 
 
-def explain_program(path: Path, view: str | None) -> None:
-    """Print how the program at `path` is computed."""
+def explain_program(path: Path, view: str | None, *, plans: bool, engine: str) -> None:
+    """Print how the program at `path` would be computed by an engine."""
     from tidelog.engine.explain import explain
     from tidelog.errors import did_you_mean
     from tidelog.logic.program import Program
@@ -36,7 +36,12 @@ def explain_program(path: Path, view: str | None) -> None:
     if view is not None and view not in program.relations:
         hint = did_you_mean(view, program.relations)
         raise UsageError(f"relation `{view}` is not declared" + (f"; {hint}" if hint else ""))
-    print(explain(program, "reference", view))
+    details = None
+    if engine == "kernel":
+        from tidelog.engine.explain_kernel import details_without_data
+
+        details = details_without_data(program)
+    print(explain(program, engine, view, details, plans=plans))
 
 
 def format_programs(paths: list[Path], *, check_only: bool, to_stdout: bool) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tidelog.engine.explain_kernel import KernelDetails
 from tidelog.engine.functional import FunctionalCheck
 from tidelog.engine.protocol import Effects, Ignored, LazyRows, NetChange
+from tidelog.engine.recompute import Recompute
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.errors import EvaluationError
@@ -24,7 +25,6 @@ from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.progress import Meter, Progress
-from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer

@@ -146,9 +146,23 @@ def remove_present(rows, counts, n, run, levels, has_levels, limit):
     """Drop rows that `run` holds alive, in place, and their counts; return how many are left."""
     kept = 0
     at = 0
+    first = 0
     size = run.shape[1]
     one_word = rows.shape[0] == 1
-    for i in range(n):
+    if one_word and not has_levels and size < _DENSE * n:
+        # As many rows as there are in the run, or nearly: step through both, without a branch that
+        # depends on the data.
+        keys, held = rows.ctypes.data, run.ctypes.data
+        while first < n and at < size:
+            x, y = load64(keys, first), load64(held, at)
+            count = counts[first]
+            onward = np.int64(x <= y)
+            store64(keys, kept, x)
+            counts[kept] = count
+            kept += np.int64(x < y)
+            first += onward
+            at += 1 - onward
+    for i in range(first, n):
         if one_word:
             at = _find_word(run[0], at, size, rows[0, i])
             present = at < size and run[0, at] == rows[0, i]
@@ -204,6 +218,8 @@ def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
         out += 1
     return out
 
+
+_DENSE = 8
 
 # Fields of the progress of a merge.
 FROM_A, FROM_B, WRITTEN, ALL_MARKS = range(4)

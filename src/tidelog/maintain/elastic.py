@@ -20,12 +20,10 @@ from tidelog.maintain.joins import HEAD
 from tidelog.maintain.repair import Repair
 from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Choice
+from tidelog.maintain.switch import BUDGET, Switch
 from tidelog.plan.lowered import Layer
 from tidelog.store.relation import Delta, Version
 from tidelog.store.run import Words
-
-BUDGET = 0.2  # of the last bootstrap's time, for an update
-LEAST_SECONDS = 0.05  # an update always gets this long: plans are made on first use
 
 
 class OverBudgetError(Exception):
@@ -42,45 +40,55 @@ class Elastic:
         self._names = layer.relations
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
         self._relations = {name: catalog.relations[name] for name in layer.relations}
-        self._bootstrap_seconds = 0.0
+        self._switch = Switch()
         self._deadline = float("inf")
         self.choice = NOTHING
         self.budget: float | None = BUDGET
+        """Of a bootstrap's time, for an update that cannot be foretold; None: never give up."""
 
     def bootstrap(self) -> None:
         """Compute the relations from scratch."""
         start = time.perf_counter()
         levels = Fixpoint(self._catalog, self._joins, self._relations).run()
-        self._bootstrap_seconds = time.perf_counter() - start
+        self._switch.bootstrap_seconds = time.perf_counter() - start
         self.choice = Choice("bootstrap", BOOTSTRAP.why, levels)
 
     def prepare(self) -> None:
         """Make ready for small updates."""
+        start = time.perf_counter()
         for joins in self._joins:
             for place in range(len(joins.rule.atoms)):
                 joins.prepare(place, k.LOSE)
                 joins.prepare(place, k.SETTLE)
             joins.prepare(HEAD, k.LOOK_BACK)
+        self._switch.bootstrap_seconds += time.perf_counter() - start
 
     def update(self) -> None:
-        """Bring the relations up to date; by a bootstrap when the update takes too long."""
-        if not any(True for _ in self._changes()):
+        """Bring the relations up to date; by a bootstrap when an update takes too long."""
+        inserted = sum(delta.inserted.shape[1] for delta in self._changes())
+        deleted = sum(delta.deleted.shape[1] for delta in self._changes())
+        if not inserted and not deleted:
             self.choice = NOTHING
             return
-        allowed = float("inf")
+        allowed, why = float("inf"), ""
         if self.budget is not None:
-            allowed = max(LEAST_SECONDS, self.budget * self._bootstrap_seconds)
-        self._deadline = time.perf_counter() + allowed
+            verdict = self._switch.verdict(inserted, deleted, self.budget)
+            why = verdict.why
+            if verdict.seconds is None:
+                self.choice = Choice("bootstrap", why, self._rebuild())
+                return
+            allowed = verdict.seconds
+        start = time.perf_counter()
+        self._deadline = start + allowed
         repair = Repair(self._catalog, self._joins, self._relations, self._pace)
         try:
             repair.run()
             self.choice = Choice(UPDATE.what, UPDATE.why, repair.buckets)
+            self._switch.updated(inserted, deleted, time.perf_counter() - start)
         except OverBudgetError:
             for relation in self._relations.values():
                 relation.abort()
-            levels = self._rebuild()
-            why = f"the update went over its budget of {allowed:.2g} s"
-            self.choice = Choice("bootstrap", why, levels)
+            self.choice = Choice("bootstrap", why, self._rebuild())
         finally:
             self._deadline = float("inf")
 
@@ -100,12 +108,12 @@ class Elastic:
             assert not relation.marks_at(found).any(), f"{name} has given rows above level 0"
 
     def memory(self) -> Mapping[str, float]:
-        """Return what is to be remembered: how long a bootstrap takes."""
-        return {"bootstrap_seconds": self._bootstrap_seconds}
+        """Return what is to be remembered: what bootstraps and updates cost."""
+        return self._switch.memory()
 
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back what `memory` returned."""
-        self._bootstrap_seconds = memory["bootstrap_seconds"]
+        self._switch.remember(memory)
 
     def _changes(self) -> Iterator[Delta]:
         for name in self._names:
@@ -128,7 +136,7 @@ class Elastic:
                 into[name].index(order)
             into[name].drop_orders(relation.indexes)
             relation.replace_at_commit(into[name])
-        self._bootstrap_seconds = time.perf_counter() - start
+        self._switch.bootstrap_seconds = time.perf_counter() - start
         return levels
 
     def _pace(self, phase: str) -> None:

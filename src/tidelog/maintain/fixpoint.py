@@ -23,6 +23,8 @@ from tidelog.store.relation import StoredRelation, Version
 from tidelog.store.run import ALIVE, Run, compact_counts, table_of
 
 _ROUNDS_OUT_OF_USE = 3
+_MOST_OLDER = 4
+_LARGE = 1 << 16
 
 
 class Fixpoint:
@@ -37,6 +39,7 @@ class Fixpoint:
         self._fresh: dict[str, bool] = {}
         """Whether the last run of a relation is what the last round found."""
         self._level = 0
+        self._sizes: list[int] = []
         self._last_use: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def run(self) -> int:
@@ -48,7 +51,9 @@ class Fixpoint:
             self._fresh[name] = rows.shape[1] > 0
         while self._level == 0 or any(self._fresh.values()):
             self._level += 1
-            self._catalog.stamp = object()
+            sizes = [relation.stored.bit_length() for relation in self._into.values()]
+            if sizes != self._sizes:  # plans may change with them
+                self._sizes, self._catalog.stamp = sizes, object()
             self._round()
             self._catalog.meter.reached(self._level, sum(r.stored for r in self._into.values()))
         return self._level
@@ -112,15 +117,25 @@ class Fixpoint:
         The first round reads all facts in ways that later rounds, which follow the newest rows, do
         not; and as sizes change, plans do.
         """
+        if len(relation.indexes) == 1:
+            return
         oldest = self._level - _ROUNDS_OUT_OF_USE
         recent = {o for (r, o), last in self._last_use.items() if r == name and last > oldest}
         relation.drop_orders(recent if self._level > 1 else ())
 
 
 def _merge_older(relation: StoredRelation) -> None:
-    """Merge the runs of earlier rounds so that few are left: two, and the one just found."""
+    """Merge the runs of earlier rounds so that few are left, each much smaller than the one before.
+
+    A join looks into every run, so large ones are merged early; but some recursions find a handful
+    of rows in each of ten thousand rounds, and cannot afford to copy more than that each time.
+    """
     for index in relation.indexes.values():
         runs = index.runs
-        while len(runs) > 2 or (len(runs) == 2 and len(runs[1]) * 4 > len(runs[0])):
+        while len(runs) > 1 and (
+            len(runs) > _MOST_OLDER
+            or len(runs[-1]) * 4 > len(runs[-2])
+            or (len(runs) > 2 and len(runs[-2]) > _LARGE)
+        ):
             last = runs.pop()
             runs[-1] = merge(runs[-1], last)

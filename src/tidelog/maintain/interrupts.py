@@ -56,11 +56,11 @@ class Interrupts:
     def allowed(self) -> Iterator[None]:
         """Let interrupts through for a while, in which nothing is changed."""
         was_held = self._handler is not None
-        self._release()
         try:
+            self._release()
             yield
         finally:
-            if was_held:
+            if was_held:  # an epoch that ends here is still to be undone
                 self._hold()
 
     def _hold(self) -> None:

@@ -33,7 +33,7 @@ from tidelog.store.run import (
 
 SMALL = 512
 _GROWTH = 8  # a run is merged into the next one when it is no longer this much smaller
-MOST_RUNS = 4
+MOST_RUNS = 5
 _DEAD_SHARE = 4  # a run is rewritten when one row in this many is dead
 STEP = 1 << 16  # so many rows are merged at a commit, and a multiple of the rows it brings
 _STEPS_PER_ROW = 16
@@ -74,7 +74,7 @@ class Index:
         self.tail: Run | None = None
         self.marks_log = _Log()
         self.counts_log = _Log()
-        self.merging: Merge | None = None
+        self.merges: list[Merge] = []
         self._table: NDArray[np.int64] | None = None
         self._described: list[Run] = []
 
@@ -200,10 +200,6 @@ class Index:
     def commit(self) -> None:
         """Make the tail a run like the others, and tidy up: a bounded amount of work."""
         tail, runs = self.tail, self.runs
-        if tail is None and not self.marks_log.used and not self.counts_log.used:
-            if self.merging is not None:
-                self._advance(STEP)
-            return
         brought = self.marks_log.used + self.counts_log.used
         self._bury()
         if tail is not None:
@@ -224,68 +220,76 @@ class Index:
             assert over, "a row is still flagged"
             for number in np.flatnonzero(dead).tolist():
                 self.runs[number].dead += int(dead[number])
-        if self.merging is not None:
+        if self.merges:
             for log in (marks, counts):
                 for number in np.unique(log.columns[0, : log.used]).tolist():
-                    run = self.runs[number]
-                    if run is self.merging.a or run is self.merging.b:
+                    under_way = self._merge_of(self.runs[number])
+                    if under_way is not None:
                         here = log.columns[0, : log.used] == number
-                        self.merging.note(run, log.columns[1, : log.used][here].copy())
+                        positions = log.columns[1, : log.used][here].copy()
+                        under_way.note(self.runs[number], positions)
         marks.clear()
         counts.clear()
 
     def _tidy(self, rows: int) -> None:
-        """Merge runs that have come close in size, and rewrite runs with many dead rows."""
-        if self.merging is not None:
-            self._advance(rows)
-        while len(self.runs) > 1 and self._are_close(*self.runs[-2:]):
+        """Merge runs that have come close in size, and rewrite runs with many dead rows.
+
+        Each merge that is under way gets on by so many rows. A merge of n rows takes n / rows
+        commits, which bring a sixteenth of n: they are merged among themselves meanwhile.
+        """
+        self.runs = [run for run in self.runs if len(run)]
+        for under_way in list(self.merges):
+            self._advance(under_way, rows)
+        while self._start_merge(rows):
+            pass
+        while len(self.runs) >= MOST_RUNS:  # too many: finish, or begin and finish, the smallest
             larger, smaller = self.runs[-2:]
-            busy = self._is_merging(larger) or self._is_merging(smaller)
-            if len(larger) + len(smaller) <= STEP and not busy:
+            busy = self._merge_of(smaller) or self._merge_of(larger)
+            if busy is None:
                 self.runs[-2:] = [merge(larger, smaller)]
-            elif self.merging is None:
-                self.merging = Merge(larger, smaller)
-                self._advance(rows)
-                if self.merging is not None:
-                    break
-            elif len(self.runs) >= MOST_RUNS:
-                self._advance(len(self.merging.a) + len(self.merging.b))  # too many runs
             else:
-                break
+                self._advance(busy, len(busy.a) + len(busy.b))
         for i, run in enumerate(self.runs):
-            if run.dead * _DEAD_SHARE > len(run) and not self._is_merging(run):
+            if run.dead * _DEAD_SHARE > len(run) and self._merge_of(run) is None:
                 if len(run) <= STEP or run.dead == len(run):
                     self.runs[i] = without_dead(run)
-                elif self.merging is None:
-                    self.merging = Merge(run, nothing_like(run))
+                else:
+                    self.merges.append(Merge(run, nothing_like(run)))
         self.runs = [run for run in self.runs if len(run)]
 
-    def _are_close(self, larger: Run, smaller: Run) -> bool:
-        return (
-            len(self.runs) >= MOST_RUNS
-            or len(smaller) * _GROWTH > len(larger)
-            or len(larger) < SMALL
-        )
+    def _start_merge(self, rows: int) -> bool:
+        """Merge two runs that are close in size, or begin to; return False if there are none."""
+        for i in range(len(self.runs) - 1, 0, -1):
+            larger, smaller = self.runs[i - 1 : i + 1]
+            is_close = len(smaller) * _GROWTH > len(larger) or len(larger) < SMALL
+            if not is_close or self._merge_of(larger) or self._merge_of(smaller):
+                continue
+            if len(larger) + len(smaller) <= STEP:
+                self.runs[i - 1 : i + 1] = [merge(larger, smaller)]
+            else:
+                self.merges.append(Merge(larger, smaller))
+                self._advance(self.merges[-1], rows)
+            return True
+        return False
 
-    def _is_merging(self, run: Run) -> bool:
-        return self.merging is not None and (run is self.merging.a or run is self.merging.b)
+    def _merge_of(self, run: Run) -> Merge | None:
+        """Return the merge that a run takes part in."""
+        return next((m for m in self.merges if run is m.a or run is m.b), None)
 
-    def _advance(self, rows: int) -> None:
-        assert self.merging is not None
-        merged = self.merging.advance(rows)
+    def _advance(self, under_way: Merge, rows: int) -> None:
+        merged = under_way.advance(rows)
         if merged is not None:
-            at = self.runs.index(self.merging.a)
-            self.runs = [r for r in self.runs if r is not self.merging.b]
-            self.runs[at] = merged
-            self.merging = None
+            self.merges.remove(under_way)
+            self.runs[self.runs.index(under_way.a)] = merged
+            self.runs = [run for run in self.runs if run is not under_way.b and len(run)]
 
     def _check(self) -> None:
         for run in self.all_runs():
             run._check()
             assert run.words.shape[0] == self.layout.words, "a run has another layout"
         assert len(self.runs) <= MOST_RUNS, "too many runs"
-        if self.merging is not None:
-            assert self.merging.a in self.runs, "a run that is merged is not here"
+        for under_way in self.merges:
+            assert under_way.a in self.runs, "a run that is merged is not here"
         table = self.table()
         self._table = None
         assert np.array_equal(table, self.table()), "the table is out of date"

@@ -43,7 +43,7 @@ class Slice:
         return int(self.words.shape[1])
 
     def ordinals(self, which: Any = slice(None)) -> NDArray[np.int64]:
-        """Return rows, all or those that the NumPy index `which` selects, as columns of ordinals."""
+        """Return the rows that the NumPy index `which` selects, as columns of ordinals."""
         words = np.ascontiguousarray(self.words[:, which])
         columns = np.empty((len(self.biases), words.shape[1]), np.int64)
         kernel.unpack(words, words.shape[1], self.layout.by_column, columns)

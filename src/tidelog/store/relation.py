@@ -137,8 +137,11 @@ class StoredRelation:
             assert layout.is_current(self.domains), "the layout is out of date"
             found = Index(Layout(order, self.domains))
             for run in self.primary.runs:
-                found.runs.append(found.sorted_run(run.words, layout, run.marks, None))
-                found.runs[-1].dead = run.dead
+                words, marks = run.words, run.marks
+                if run.dead and marks is not None:
+                    kept = marks != DEAD
+                    words, marks = np.ascontiguousarray(words[:, kept]), marks[kept]
+                found.runs.append(found.sorted_run(words, layout, marks, None))
             self._log_copy(found)
             if self.primary.tail is not None:
                 tail = self.primary.tail
@@ -206,7 +209,7 @@ class StoredRelation:
                 words = np.empty((index.layout.words, n), np.int64)
                 kernel.pack(codes, n, index.layout.by_column, words)
                 run.rewrite(words)
-            index.merging = None  # it would mix the layouts; it starts again
+            index.merges.clear()  # they would mix the layouts; they start again
             index.forget_table()
         self.delta = self.no_delta()
         self._remember_biases()
@@ -312,7 +315,8 @@ class StoredRelation:
         identity = self.primary.layout.order
         self._indexes = {identity: self.primary}
         self.primary.runs = [run for run in runs if len(run)]
-        self.primary.tail = self.primary.merging = None
+        self.primary.tail = None
+        self.primary.merges.clear()
         self.primary.forget_table()
 
     def append_run(self, rows: Words, level: int, counts: Counts) -> None:

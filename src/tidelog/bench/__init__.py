@@ -1,0 +1,1 @@
+"""`tidelog bench`: named suites of measurements, ours beside those of other engines."""

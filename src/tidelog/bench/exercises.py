@@ -1,0 +1,149 @@
+"""Small programs that together call every kernel, with every kind of array that the engine uses.
+
+They are what `tidelog warm` runs, and every measurement before it starts the clock. A test compares
+what they compile with what other programs need, so that a new kernel cannot be left out.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tidelog.engine.database import Database
+from tidelog.engine.transaction import Transaction
+from tidelog.errors import EvaluationError
+from tidelog.values.types import Row
+
+Facts = Mapping[str, list[Row]]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A program, facts to start with, and epochs of (inserted, deleted) rows."""
+
+    name: str
+    program: str
+    facts: Facts
+    epochs: tuple[tuple[Facts, Facts], ...] = ()
+    failing: tuple[Facts, Facts] | None = None
+    """An epoch that a rule cannot compute with, so that it is undone."""
+    lookups: Mapping[str, Row] = field(default_factory=dict)
+    """For a view the beginning of rows to look up."""
+
+
+_CHAIN = [(i, i + 1) for i in range(60)]
+
+EXERCISES = (
+    # Rows in one word: counting and elastic recursion, both ways, with negation.
+    Exercise(
+        "recursion",
+        """
+        .decl edge(x: number, y: number)
+        .decl path(x: number, y: number)
+        path(x, y) :- edge(x, y).
+        path(x, z) :- path(x, y), edge(y, z).
+        .decl two(x: number, z: number)
+        two(x, z) :- edge(x, y), edge(y, z), !edge(x, z).
+        """,
+        {"edge": [*_CHAIN, (60, 0)]},
+        (
+            ({}, {"edge": [(30, 31), (7, 8)]}),
+            ({"edge": [(30, 31), (5, 40)]}, {}),
+            ({"edge": [(i, 1000 * i) for i in range(1, 700)]}, {"edge": _CHAIN[:20]}),
+        ),
+        lookups={"path": (1,)},
+    ),
+    # Rows of several words: values that leave no room to pack them.
+    Exercise(
+        "wide rows",
+        """
+        .decl edge(x: number, y: number, w: unsigned)
+        .decl path(x: number, y: number, w: unsigned)
+        path(x, y, w) :- edge(x, y, w).
+        path(x, z, w) :- path(x, y, w), edge(y, z, _).
+        .decl sides(w: unsigned, y: number, x: number)
+        sides(w, y, x) :- path(x, y, w), x != y.
+        """,
+        {"edge": [(-(2**62) + i, -(2**62) + i + 1, 2**63 + i) for i in range(30)]},
+        (
+            ({}, {"edge": [(-(2**62) + 9, -(2**62) + 10, 2**63 + 9)]}),
+            ({"edge": [(2**62, -(2**62), 1), (-(2**62) + 9, -(2**62) + 10, 2**63 + 9)]}, {}),
+        ),
+        lookups={"sides": (2**63 + 1,)},
+    ),
+    # Values that are not numbers, groups, and what is computed inside and outside of joins.
+    Exercise(
+        "values",
+        """
+        .type Pair = [left: symbol, right: number]
+        .decl sale(shop: symbol, price: float, day: date)
+        .decl total(shop: symbol, price: float)
+        total(s, p) :- sale(s, _, _), p = sum x : { sale(s, x, _) }.
+        .decl named(name: symbol, pair: Pair)
+        named(cat(s, "!"), [s, n]) :- sale(s, p, _), n = to_number(p) * 2 + 1, p > 1.0.
+        .decl share(s: symbol, n: number)
+        share(s, 100 / to_number(p)) :- sale(s, p, _).
+        .decl left(s: symbol)
+        left(s) :- named(_, [s, _]).
+        """,
+        {
+            "sale": [
+                ("a", 1.5, dt.date(2024, 1, 1)),
+                ("b", 2.5, dt.date(2024, 1, 2)),
+                ("a", 3.0, dt.date(2024, 1, 3)),
+            ]
+        },
+        (
+            (
+                {"sale": [("c", -4.0, dt.date(2024, 2, 1))]},
+                {"sale": [("a", 1.5, dt.date(2024, 1, 1))]},
+            ),
+            (
+                {"sale": [("a", 1.5, dt.date(2024, 1, 1))]},
+                {"sale": [("c", -4.0, dt.date(2024, 2, 1))]},
+            ),
+        ),
+        ({"sale": [("d", 0.5, dt.date(2024, 2, 2))]}, {"sale": [("b", 2.5, dt.date(2024, 1, 2))]}),
+        {"total": ("a",)},
+    ),
+)
+
+
+def exercise_kernels() -> Iterator[str]:
+    """Run the exercises; yield the name of each that is done."""
+    for exercise in EXERCISES:
+        _run(exercise)
+        yield exercise.name
+
+
+def warm_up() -> None:
+    """Compile or load every kernel."""
+    for _ in exercise_kernels():
+        pass
+
+
+def _run(exercise: Exercise) -> None:
+    database = Database(exercise.program, facts=exercise.facts, engine="kernel")
+    for epoch in exercise.epochs:
+        changes = _apply(database, *epoch).changes
+        for relation in database.program.relations:
+            list(changes[relation].inserted)
+    if exercise.failing is not None:
+        with suppress(EvaluationError):
+            _apply(database, *exercise.failing)
+    for relation, values in exercise.lookups.items():
+        view = database.view(relation)
+        view.prefix(*values)
+        view.range(values, values)
+        list(view)
+
+
+def _apply(database: Database, inserted: Facts, deleted: Facts) -> Transaction:
+    with database.transaction() as transaction:
+        for relation, rows in inserted.items():
+            transaction.insert(relation, rows)
+        for relation, rows in deleted.items():
+            transaction.delete(relation, rows)
+    return transaction

@@ -1,0 +1,59 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+from importlib import metadata
+
+PACKAGES = ("tidelog", "numba", "numpy", "duckdb", "pathway")
+
+
+def machine() -> dict[str, object]:
+    """Return what a reader needs to judge the figures."""
+    return {
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d"),
+        "cpus": os.cpu_count(),
+        "memory_bytes": _memory_bytes(),
+        "load": _load(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def describe(about: dict[str, object]) -> str:
+    """Return it as one line."""
+    versions = about["versions"]
+    assert isinstance(versions, dict)
+    installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    memory = about["memory_bytes"]
+    size = f", {memory / 1e9:.0f} GB" if isinstance(memory, int) else ""
+    load = f", load {about['load']} before" if about["load"] is not None else ""
+    return (
+        f"{about['date']}, {about['cpus']} CPUs{load}{size}, {about['system']},"
+        f" Python {about['python']}, {installed}"
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _load() -> float | None:
+    """Return how busy the machine was before: on a busy one, figures are too large."""
+    try:
+        return round(os.getloadavg()[0], 1)
+    except OSError:
+        return None
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None

@@ -1,0 +1,173 @@
+"""Figures as tables for a terminal, as Markdown and as JSON: one list of cells, three forms."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidelog.bench.machine import describe
+from tidelog.bench.model import Figure, Found, NotMeasuredError, Outcome, Scale, Suite, Target
+from tidelog.bench.texts import bytes_text, number_text, ratio_text, seconds_text
+from tidelog.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLUMNS = ("engine", "what", "time", "ratio", "peak memory", "state a row", "rows", "note")
+TARGET_COLUMNS = ("target", "wanted", "found", "")
+BEGIN, END = "<!-- tidelog bench: begin -->", "<!-- tidelog bench: end -->"
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """A suite and what became of its cases."""
+
+    suite: Suite
+    scale: Scale
+    outcomes: Sequence[Outcome]
+
+    def cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield the lines of the table of figures, in the order of COLUMNS."""
+        found = Found(self.outcomes)
+        for outcome in self.outcomes:
+            case = outcome.case
+            about = f"{case.data_set}: " if case.data_set else ""
+            for figure in outcome.figures:
+                ratio = found.ratio(outcome, figure)
+                yield (
+                    case.engine,
+                    about + figure.what,
+                    "" if figure.seconds is None else seconds_text(figure.seconds),
+                    "" if ratio is None else f"{ratio_text(ratio)} ours",
+                    bytes_text(figure.peak_bytes),
+                    "" if figure.bytes_per_row is None else f"{figure.bytes_per_row:.1f} B",
+                    "" if figure.rows is None else f"{figure.rows:,}",
+                    figure.note,
+                )
+            if outcome.not_measured:
+                what = about + ("the rest" if outcome.figures else "all")
+                note = f"not measured: {outcome.not_measured}"
+                yield case.engine, what, "", "", "", "", "", note
+
+    def targets(self) -> Iterator[tuple[Target, float | None]]:
+        """Yield the targets and what was found, None for what was not measured."""
+        found = Found(self.outcomes)
+        for target in self.suite.targets:
+            try:
+                yield target, target.value(found)
+            except NotMeasuredError:
+                yield target, None
+
+    def target_cells(self) -> Iterator[tuple[str, ...]]:
+        """Yield the lines of the table of targets, in the order of TARGET_COLUMNS."""
+        for target, value in self.targets():
+            sign = "≥" if target.at_least else "≤"
+            wanted = f"{sign} {number_text(target.limit)}{target.unit}"
+            if value is None:
+                yield target.what, wanted, "not measured", ""
+                continue
+            verdict = "met" if target.is_met(value) else "missed"
+            if self.scale is not Scale.FULL:
+                verdict = "small scale"
+            yield target.what, wanted, f"{number_text(value)}{target.unit}", verdict
+
+    def as_data(self) -> dict[str, Any]:
+        """Return everything as data for JSON."""
+        found = Found(self.outcomes)
+        return {
+            "about": self.suite.about,
+            "cases": [
+                {
+                    "engine": outcome.case.engine,
+                    "data_set": outcome.case.data_set,
+                    "not_measured": outcome.not_measured or None,
+                    "figures": [
+                        {**_figure_data(figure), "ratio": found.ratio(outcome, figure)}
+                        for figure in outcome.figures
+                    ],
+                }
+                for outcome in self.outcomes
+            ],
+            "targets": [
+                {
+                    "what": target.what,
+                    "limit": target.limit,
+                    "at_least": target.at_least,
+                    "unit": target.unit.strip(),
+                    "value": value,
+                    "met": None if value is None else target.is_met(value),
+                }
+                for target, value in self.targets()
+            ],
+        }
+
+
+def _figure_data(figure: Figure) -> dict[str, Any]:
+    data = dataclasses.asdict(figure)
+    del data["against"]
+    return data
+
+
+# --- for a terminal ---
+
+
+def tables(result: SuiteResult) -> Iterator[Table]:
+    """Yield the tables of a suite."""
+    yield _table(f"{result.suite.name}: {result.suite.about}", COLUMNS, result.cells())
+    if result.suite.targets:
+        yield _table(f"{result.suite.name}: targets", TARGET_COLUMNS, result.target_cells())
+
+
+def _table(title: str, columns: Sequence[str], lines: Iterator[tuple[str, ...]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    right = {"time", "ratio", "peak memory", "state a row", "rows", "wanted", "found"}
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+# --- Markdown ---
+
+
+def markdown(about: dict[str, object], scale: Scale, results: Sequence[SuiteResult]) -> str:
+    """Return the tables of all suites, one section each."""
+    parts = [f"Measured on {describe(about)}; scale {scale.value}.\n"]
+    for result in results:
+        parts.append(f"### {result.suite.name}\n\n{_sentence(result.suite.about)}\n")
+        parts.append(_markdown_table(COLUMNS, result.cells()))
+        if result.suite.targets:
+            parts.append(_markdown_table(TARGET_COLUMNS, result.target_cells()))
+    return "\n".join(parts)
+
+
+def placed(text: str, page: str) -> str:
+    """Return the page with `text` between its two marks; a page that is empty becomes `text`."""
+    if not page.strip():
+        return text
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UsageError(
+            f"there is no place for the tables: the page needs the lines {BEGIN} and {END}"
+        )
+    return f"{before}{begin}\n\n{text}\n{end}{after}"
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+def _markdown_table(columns: Sequence[str], lines: Iterator[tuple[str, ...]]) -> str:
+    kept = list(lines)
+    used = [
+        i for i, _ in enumerate(columns) if any(line[i] for line in kept) or i < 2
+    ]  # a column without any entry only takes room
+    rows = [[columns[i] for i in used], ["---"] * len(used)]
+    rows += [[line[i].replace("|", "\\|") for i in used] for line in kept]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -1,0 +1,76 @@
+"""Runs the cases of suites, each in a process of its own, one after the other."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tidelog.bench.model import Case, Figure, Outcome, Request, Suite
+
+Watcher = Callable[[Suite, Case], None]
+"""Told of each case before it runs."""
+
+
+def run_suite(suite: Suite, request: Request, peers: bool, watch: Watcher) -> Iterator[Outcome]:
+    """Yield what becomes of each case."""
+    for case in suite.cases:
+        reason = why_not(case, request, peers)
+        if reason:
+            yield Outcome(case, not_measured=reason)
+        else:
+            watch(suite, case)
+            yield run_case(suite, case, request)
+
+
+def why_not(case: Case, request: Request, peers: bool) -> str:
+    """Return why a case cannot or shall not be measured, or nothing."""
+    if case.is_peer and not peers:
+        return "--no-peers"
+    if case.full_only and not request.is_full:
+        return "only with --scale full"
+    if case.files and request.data is None:
+        return "needs --data, the folder of the facts"
+    for file in case.files:
+        if not request.folder(file).exists():
+            return f"{request.folder(file)} does not exist"
+    if case.module is not None and importlib.util.find_spec(case.module) is None:
+        return f"{case.module} is not installed"
+    return ""
+
+
+def run_case(suite: Suite, case: Case, request: Request) -> Outcome:
+    """Measure a case in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as folder:
+        results, errors = Path(folder) / "results", Path(folder) / "errors"
+        results.touch()
+        # -P: what lies in the current folder is not what `import` should find.
+        command = [sys.executable, "-P", "-m", "tidelog.bench.worker", suite.name, case.name]
+        command += [request.scale.value, str(request.data or ""), str(results)]
+        with errors.open("wb") as stderr:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr
+            )
+            try:
+                code = process.wait(timeout=case.seconds)
+                reason = "" if code == 0 else _last_words(errors, code)
+            except subprocess.TimeoutExpired:
+                reason = f"ended after {case.seconds:,.0f} s"
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        lines = results.read_text(encoding="utf-8").splitlines()
+    return Outcome(case, tuple(Figure(**json.loads(line)) for line in lines), reason)
+
+
+def _last_words(errors: Path, code: int) -> str:
+    """Return why a process failed: the last line that it said, or its signal."""
+    if code < 0:
+        return f"killed by signal {-code}"
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return f"failed: {lines[-1].strip()}" if lines else f"failed with exit code {code}"

@@ -1,0 +1,20 @@
+"""The suites, one a file, in the order in which they run."""
+
+from __future__ import annotations
+
+from tidelog.bench.model import Suite
+from tidelog.bench.suites import (
+    closure,
+    crdt,
+    galen,
+    graphs,
+    join,
+    language,
+    pointsto,
+    workload,
+)
+
+SUITES: dict[str, Suite] = {
+    module.SUITE.name: module.SUITE
+    for module in (closure, join, galen, crdt, workload, graphs, pointsto, language)
+}

@@ -1,0 +1,111 @@
+"""`tidelog bench`: runs suites, and shows their figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidelog.bench.machine import describe, machine
+from tidelog.bench.model import Case, Request, Scale, Suite
+from tidelog.bench.report import SuiteResult, markdown, placed, tables
+from tidelog.bench.runner import Watcher, run_suite
+from tidelog.bench.suites import SUITES
+from tidelog.errors import UsageError, did_you_mean
+
+_WIDTH = 160  # of the tables, where no terminal sets one
+
+
+def list_them() -> None:
+    """Print the suites and what each is about."""
+    width = max(map(len, SUITES))
+    for suite in SUITES.values():
+        print(f"{suite.name:<{width}}  {suite.about}")
+
+
+def run_bench(
+    names: list[str],
+    data: Path | None,
+    scale: str,
+    peers: bool,
+    json_file: Path | None,
+    markdown_file: Path | None,
+) -> None:
+    """Run the suites; print the tables of each when it is done, and write the files anew."""
+    from rich.console import Console
+
+    suites = _suites(names)
+    if data is not None and not data.is_dir():
+        raise UsageError(f"--data: {data} is not a folder")
+    page = _page(markdown_file)
+    request = Request(Scale(scale), None if data is None else data.absolute())
+    about = machine()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+    console.print(f"{describe(about)}; scale {scale}")
+    results: list[SuiteResult] = []
+    for suite in suites:
+        with _progress() as watch:
+            outcomes = tuple(run_suite(suite, request, peers, watch))
+        results.append(SuiteResult(suite, request.scale, outcomes))
+        for table in tables(results[-1]):
+            console.print(table)
+        # After every suite: a long run that is interrupted has its results so far.
+        if json_file is not None:
+            _write(json_file, _json(about, request.scale, results))
+        if markdown_file is not None:
+            _write(markdown_file, placed(markdown(about, request.scale, results), page))
+
+
+def _suites(names: list[str]) -> list[Suite]:
+    for name in names:
+        if name not in SUITES:
+            hint = did_you_mean(name, SUITES) or f"there are {', '.join(SUITES)}"
+            raise UsageError(f"there is no suite `{name}`; {hint}")
+    return [suite for suite in SUITES.values() if not names or suite.name in names]
+
+
+def _page(file: Path | None) -> str:
+    """Return the page that the tables go to; refuse it now, not after an hour."""
+    if file is None or not file.exists():
+        return ""
+    page = file.read_text(encoding="utf-8")
+    placed("", page)
+    return page
+
+
+def _json(about: dict[str, object], scale: Scale, results: list[SuiteResult]) -> str:
+    suites = {result.suite.name: result.as_data() for result in results}
+    data = {"machine": about, "scale": scale.value, "suites": suites}
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from None
+
+
+@contextmanager
+def _progress() -> Iterator[Watcher]:
+    """Show what is being measured, and for how long; on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda suite, case: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("")
+
+        def watch(suite: Suite, case: Case) -> None:
+            number = suite.cases.index(case) + 1
+            progress.reset(
+                task, description=f"{suite.name} {number}/{len(suite.cases)}: {case.name}"
+            )
+
+        yield watch

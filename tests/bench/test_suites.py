@@ -1,0 +1,88 @@
+"""Suites that need no facts, in this process and at their smallest; and how facts are read."""
+
+import gzip
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tidelog.bench import facts
+from tidelog.bench.model import Request, Scale
+from tidelog.bench.ours import percentile
+from tidelog.bench.suites import SUITES, crdt, galen, workload
+
+SMALL = Request(Scale.SMALL, None)
+
+
+@pytest.mark.parametrize(
+    ("suite", "case", "what"),
+    [
+        ("closure", "tidelog on medium graph", "bootstrap"),
+        ("join", "tidelog on small sides", "bootstrap of 10,000 rows each side"),
+    ],
+)
+def test_our_cases_measure(suite: str, case: str, what: str) -> None:
+    first, median, p99 = SUITES[suite].case(case).measure(SMALL)
+    assert first.what == what
+    assert first.rows is not None and first.rows > 1000
+    assert first.bytes_per_row is not None and first.bytes_per_row > 8
+    assert median.what.endswith("median")
+    assert median.seconds is not None and p99.seconds is not None
+    assert 0 < median.seconds <= p99.seconds
+
+
+def test_peers_compute_the_same() -> None:
+    ours = next(SUITES["closure"].case("tidelog on large graph").measure(SMALL))
+    (peer,) = SUITES["closure"].case("duckdb on large graph").measure(SMALL)
+    assert ours.rows == peer.rows == 97_993
+
+
+def test_the_workload_has_thirteen_epochs() -> None:
+    given = {"p": [(i,) for i in range(500)]}
+    epochs = workload.epochs(given, large=100)
+    assert len(epochs) == 12  # and the first evaluation
+    sizes = [len(inserted) - len(deleted) for inserted, deleted in epochs]
+    assert sizes == [-10, 10, -10, 10, -10, 10, -100, -10, 10, -10, 10, 100]
+    present = {("p", row) for row in given["p"]}
+    for inserted, deleted in epochs:
+        assert present.issuperset(deleted) and present.isdisjoint(inserted)
+        present = (present - set(deleted)) | set(inserted)
+    assert len(present) == 500
+
+
+def test_facts_come_out_of_their_archive(tmp_path: Path) -> None:
+    (tmp_path / "a.dl").write_text(
+        '.decl p(x: number, y: number)\n.input p(filename="in/p.txt", delimiter=",")\n'
+    )
+    with zipfile.ZipFile(tmp_path / "facts.zip", "w") as archive:
+        archive.writestr("in/p.txt", "1,2\n3,4\n")
+    program, given = facts.read_packed(tmp_path, "a.dl")
+    assert list(program.relations) == ["p"]
+    assert given == {"p": [(1, 2), (3, 4)]}
+    (tmp_path / "graph.tsv.gz").write_bytes(gzip.compress(b"1\t2\n3\t4\n"))
+    assert facts.read_pairs(tmp_path / "graph.tsv.gz") == [(1, 2), (3, 4)]
+
+
+def test_a_hub_is_what_most_others_use() -> None:
+    assert galen._hub([(1, 2), (3, 1), (4, 1), (2, 2), (1, 1)]) == (1, 2)
+
+
+def test_a_part_of_the_editing_is_a_prefix(tmp_path: Path) -> None:
+    (tmp_path / "crdt.dl").write_text(
+        ".decl insert(c: number, n: number, pc: number, pn: number)\n"
+        ".decl remove(c: number, n: number)\n.input insert\n.input remove\n"
+    )
+    inserts = "".join(f"{i}\t0\t{i - 1}\t0\n" for i in range(1, 41))
+    with zipfile.ZipFile(tmp_path / "facts.zip", "w") as archive:
+        archive.writestr("insert.facts", inserts)
+        archive.writestr("remove.facts", "2\t0\n30\t0\n")
+    _, few = crdt.read_crdt(tmp_path, full=False)
+    assert few == {"insert": [(1, 0, 0, 0), (2, 0, 1, 0)], "remove": [(2, 0)]}
+
+
+def test_percentiles() -> None:
+    values = [float(i) for i in range(100)]
+    assert percentile(values, 50) == 49.5
+    assert percentile(values, 90) == 90.0
+    assert percentile(values, 99) == 99.0
+    assert percentile([3.0], 99) == 3.0

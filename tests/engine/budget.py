@@ -1,0 +1,25 @@
+"""Says for a test whether the kernel updates recursive relations or bootstraps them."""
+
+import pytest
+
+import tidelog
+from tidelog.engine.kernel import KernelEngine
+from tidelog.maintain import elastic
+
+
+def always_update(db: tidelog.Database) -> None:
+    """Let updates take as long as they like."""
+    _set_budget(db, None)
+
+
+def always_bootstrap(db: tidelog.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give updates no time at all."""
+    monkeypatch.setattr("tidelog.maintain.switch.LEAST_SECONDS", 0.0)
+    _set_budget(db, 0.0)
+
+
+def _set_budget(db: tidelog.Database, budget: float | None) -> None:
+    assert isinstance(db._engine, KernelEngine)
+    for _, strategy in db._engine._strategies:
+        if isinstance(strategy, elastic.Elastic):
+            strategy.budget = budget

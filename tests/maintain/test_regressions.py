@@ -1,0 +1,80 @@
+"""What random programs have found, made small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.generators.programs import Epoch, RandomCase
+from tests.maintain.comparing import Comparison
+from tidelog.engine.kernel import KernelEngine
+from tidelog.logic.program import Program
+
+Facts = Mapping[str, set[tuple[Any, ...]]]
+
+
+def check(text: str, facts: Facts, *epochs: Epoch) -> None:
+    given = {name: frozenset(rows) for name, rows in facts.items()}
+    Comparison().check(RandomCase(0, (), (), given, epochs, (text,)))
+
+
+def test_a_constant_beyond_what_its_column_can_hold() -> None:
+    """The code of 2**63 - 1 in a domain that begins below 0 does not fit a word."""
+    check(
+        """
+        .decl a(x: symbol, y: number)
+        .decl b(x: symbol)
+        b(x) :- a(x, _), !a(x, 9223372036854775807).
+        """,
+        {"a": {("d", -1)}},
+        {"a": ([("d", 2**63 - 1)], [])},
+        {"a": ([], [("d", -1)])},
+    )
+
+
+def test_rows_between_stages_are_sorted_as_the_next_stage_wants_them() -> None:
+    """The second stage began with `v`, and read the rows of the first as if they began with it."""
+    check(
+        """
+        .decl a(x: number)
+        .decl z(s: symbol)
+        .decl c(x: number, y: number)
+        c(x, 4) :- v = w, a(x), z(w), z(v), v = min(w, w).
+        """,
+        {"a": {(3,), (5,)}, "z": {("b",), ("a",)}},
+        {"z": ([("c",)], [("a",)])},
+    )
+
+
+@pytest.mark.parametrize("z", ["ab", "b", "a"])
+def test_an_equality_that_binds_to_the_left_outlives_its_stage(z: str) -> None:
+    """`x = m` gave `m` its value, and the next stage gave it another one."""
+    check(
+        """
+        .decl a(x: symbol)
+        .decl z(y: symbol)
+        .decl b(x: symbol)
+        b("c") :- a(x), z(y), m = max(y, x), x = m.
+        """,
+        {"a": {("a",)}, "z": {(letter,) for letter in z}},
+        {"z": ([("0",)], [])},
+    )
+
+
+@pytest.mark.parametrize("aggregate", ["sum y", "max y + 1"])
+@pytest.mark.xfail(
+    strict=True,
+    reason="aggregates are computed for groups that no rule asks for, and fail there",
+)
+def test_an_aggregate_may_fail_where_nobody_asks_for_it(aggregate: str) -> None:
+    """docs/decisions/0001: it is an error exactly when the rest of the rule holds."""
+    program = Program.parse(f"""
+        .decl a(x: number, y: number)
+        .decl b(x: number)
+        .decl p(x: number, n: number)
+        p(x, n) :- b(x), n = {aggregate} : {{ a(x, y) }}.
+    """)
+    kernel = KernelEngine(program, {"a": {(1, 2**63 - 1), (1, 1), (2, 5)}, "b": {(2,)}})
+    assert len(kernel.rows("p")) == 1

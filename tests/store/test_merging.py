@@ -1,0 +1,91 @@
+"""Merges in bounded steps: nothing is lost on the way, and no commit does more than its share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.kernel.words import seeded
+from tests.store.model import Driver
+from tests.store.test_relation_model import SHAPES, relation_of, run_steps
+from tidelog.kernel.join import DEAD_NOW
+from tidelog.store import index, merging
+from tidelog.store.domain import Domain
+from tidelog.store.relation import StoredRelation
+from tidelog.store.run import Run
+
+
+@pytest.mark.parametrize("step", [1, 7, 40])
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_epochs_while_runs_are_merged(
+    shape: str, counted: bool, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "SMALL", 2)
+    monkeypatch.setattr(index, "STEP", step)
+    monkeypatch.setattr(index, "_STEPS_PER_ROW", 0)
+    under_way = []
+    finish = merging.Merge._finish
+
+    def noted(merge: merging.Merge) -> Run:
+        under_way.append(bool(merge._touched))
+        return finish(merge)
+
+    monkeypatch.setattr(merging.Merge, "_finish", noted)
+    rng = seeded(f"merging{shape}{counted}{step}")
+    values = [list(column) for column in SHAPES[shape]]
+    relation = relation_of(values, counted, shared=False)
+    run_steps(rng, Driver(rng, relation, values), 500)
+    assert any(under_way), "no row changed while it was merged"
+
+
+def test_a_commit_copies_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "STEP", 100)
+    monkeypatch.setattr(index, "SMALL", 16)
+    copied = [0]
+    copy = merging.Merge._copy
+
+    def counting(merge: merging.Merge, stop: int) -> None:
+        before = merge._seen
+        copy(merge, stop)
+        copied[-1] += merge._seen - before
+
+    monkeypatch.setattr(merging.Merge, "_copy", counting)
+    domain = Domain()
+    domain.widen(0, 1 << 20)
+    relation = StoredRelation("r", [domain], counted=True)
+    order = np.random.default_rng(1).permutation(20_000)
+    for start in range(0, len(order), 4):
+        rows = np.sort(order[start : start + 4])[None, :].astype(np.int64)
+        relation.add(rows, None, np.ones(4, np.int64))
+        relation.commit()
+        copied.append(0)
+    relation._check()
+    assert len(relation) == 20_000
+    # A step for each of a few merges under way, and what is small enough for one go.
+    assert max(copied) <= 4 * (100 + index._STEPS_PER_ROW * 4)
+    assert max(len(run) for run in relation.primary.runs) > 10_000, "nothing was merged"
+
+
+def test_rows_that_die_while_they_are_merged_stay_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "STEP", 10)
+    monkeypatch.setattr(index, "_STEPS_PER_ROW", 0)
+    domain = Domain()
+    domain.widen(0, 1 << 20)
+    relation = StoredRelation("r", [domain], counted=True)
+    rows = np.arange(0, 4000, 2, dtype=np.int64)[None, :]
+    relation.replace(rows, None, np.ones(2000, np.int64))
+    odd = np.arange(1, 1000, 2, dtype=np.int64)[None, :]
+    relation.add(odd, None, np.ones(500, np.int64))
+    relation.commit()
+    assert relation.primary.merges
+    gone = np.array([[0, 1, 998, 3998]], np.int64)  # copied already, and still to be copied
+    relation.set_marks(gone, np.full(4, DEAD_NOW, np.int32))
+    relation.commit()
+    for under_way in list(relation.primary.merges):
+        while under_way in relation.primary.merges:
+            relation.primary._advance(under_way, 10)
+    relation._check()
+    assert len(relation) == 2496
+    assert not relation.find(gone).present.any()
+    assert len(relation.primary.runs) == 1
