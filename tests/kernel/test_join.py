@@ -24,7 +24,7 @@ from tidelog.plan.steps import Plan
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
 from tidelog.store.relation import StoredRelation, Version
-from tidelog.store.run import table_of
+from tidelog.store.run import Run, table_of
 from tidelog.values.types import NUMBER
 
 Row = tuple[int, ...]
@@ -62,11 +62,14 @@ def random_relation(rng: random.Random, arity: int, pool: list[int], domain: Dom
     added = {row: rng.randint(0, 3) for row in rows if row not in before}
     gone = {row for row in before if rng.random() < 0.3}
     relation = StoredRelation("r", [domain] * arity)
-    relation.replace(words_of(relation, before), levels_of(before), None)
-    if rng.random() < 0.5:  # two runs, of rows far apart in number
-        relation.replace(words_of(relation, []), levels_of({}), None)
-        for part in (dict(list(before.items())[::2]), dict(list(before.items())[1::2])):
-            relation.append_run(words_of(relation, part), levels_of(part), None)
+    rows = list(before)
+    parts = [rows[::2], rows[1::2]] if rng.random() < 0.5 else [rows]
+    relation.replace_runs(
+        [
+            Run(words_of(relation, part), levels_of({row: before[row] for row in part}))
+            for part in parts
+        ]
+    )
     relation.set_marks(words_of(relation, gone), np.full(len(gone), k.DEAD_NOW, np.int32))
     relation.add(words_of(relation, added), levels_of(added), None)
     kept = {row: level for row, level in before.items() if row not in gone}

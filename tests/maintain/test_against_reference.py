@@ -94,7 +94,7 @@ AT_LEAST = {
     "unsigned beyond 63 bits": 4,
     "infinity or NaN": 8,
     "long symbol": 10,
-    "epochs of mixed size": 80,
+    "epochs of mixed size": 40,
     "rows that come and go repeatedly": 120,
     "domains that widen": 100,
 }

@@ -32,7 +32,7 @@ from tidelog.kernel import checked
 from tidelog.kernel.machine import DIVISION, run_code
 from tidelog.kernel.memory import load32, load64
 from tidelog.kernel.search import gallop
-from tidelog.kernel.table import MARKS, WORDS
+from tidelog.kernel.table import DIRECTORY, MARKS, SHIFT, WORDS
 
 LEAP, SCAN, SEEK, CALC, TEST, ABSENT, RANGE, EMIT, SCAN_EMIT = range(1, 10)
 
@@ -107,6 +107,18 @@ def _narrow(
         if at < end:
             address = runs[atom, r, WORDS + word]
             target = (load64(address, at) & prefix) + key
+            directory = runs[atom, r, DIRECTORY]
+            if level == 0 and directory != 0:
+                # The places of the first and the last row that can match.
+                last = load32(directory, 0)
+                entry = target >> runs[atom, r, SHIFT]
+                if entry < 0 or entry > last:
+                    continue
+                at = load32(directory, entry + 1)
+                entry = min((target + (unit - 1)) >> runs[atom, r, SHIFT], last)
+                end = load32(directory, entry + 2)
+                if at >= end:
+                    continue
             # Successive keys are often close together: start where the last one was found.
             finger = cursor[atom, level, r]
             if at < finger < end and load64(address, finger) < target:

@@ -111,9 +111,7 @@ def _place(keys, waiting, words, rows, i):
 
 
 @njit(cache=True)
-def offer(
-    table, tail, words, rows, fires, n, start, level, keys, waiting, used, log, logged
-):
+def offer(table, tail, words, rows, fires, n, start, level, keys, waiting, used, log, logged):
     """Let instantiations reach their heads: a smaller level wins, an equal one adds to the count.
 
     A flagged row is in the bucket and has `level`. Goes from `start` until the hash table is half

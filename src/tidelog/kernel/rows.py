@@ -180,6 +180,27 @@ def remove_present(rows, counts, n, run, levels, has_levels, limit):
 
 
 @njit(cache=True)
+def remove_seen(rows, counts, n, seen):
+    """Drop rows of one word whose bits are set in `seen`, in place; return how many are left."""
+    kept = 0
+    for i in range(n):
+        key = rows[0, i]
+        is_new = np.int64((seen[key >> 6] >> (key & 63)) & 1) ^ 1
+        rows[0, kept] = key
+        counts[kept] = counts[i]
+        kept += is_new
+    return kept
+
+
+@njit(cache=True)
+def see(rows, seen):
+    """Set the bits of rows of one word."""
+    for i in range(rows.shape[1]):
+        key = rows[0, i]
+        seen[key >> 6] |= np.int64(1) << (key & 63)
+
+
+@njit(cache=True)
 def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     """Write the union of two sets of rows, with the counts of rows in both added up."""
     i = j = out = 0
@@ -219,7 +240,7 @@ def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     return out
 
 
-_DENSE = 8
+_DENSE = 4
 
 # Fields of the progress of a merge.
 FROM_A, FROM_B, WRITTEN, ALL_MARKS = range(4)

@@ -4,6 +4,10 @@ A *table* describes the runs of one order (store/index.py), a row of numbers for
 the addresses of its marks, counts and words. So one call does for a few rows what else would take a
 call for each run, and a change of ten rows costs microseconds.
 
+Large runs have a *directory*: for each value of the highest bits of the first word, those above
+SHIFT, the place of the first row that has it or a larger one. It leaves some fifty rows to search
+instead of millions, which is four cache misses instead of twenty.
+
 What is overwritten goes to a *log*, from which `undo` puts it back: one column for each change, of
 the run, the position and the old value.
 """
@@ -16,9 +20,10 @@ from numba import njit
 from tidelog.kernel.memory import load32, load64, store32, store64
 
 # Columns of a table.
-SIZE, MARKS, COUNTS, WIDE, WORDS = range(5)  # WIDE: counts have 64 bits
+SIZE, MARKS, COUNTS, WIDE, DIRECTORY, SHIFT, WORDS = range(7)  # WIDE: counts have 64 bits
 MOST_RUNS = 6  # in a table, the tail included
 
+_FAR = 64
 _DEAD_NOW = 1 << 29
 _GONE = _DEAD_NOW + 1
 _DEAD = (1 << 31) - 1
@@ -54,14 +59,21 @@ def first_not_before(table, r, words, rows, i, finger):
     size = table[r, SIZE]
     if size == 0:
         return np.int64(0)
-    finger = min(finger, size - 1)
+    directory = table[r, DIRECTORY]
     step = np.int64(1)
-    if _is_before(table, r, words, finger, rows, i):
+    finger = min(finger, size - 1)
+    if directory != 0:
+        entry = rows[0, i] >> table[r, SHIFT]
+        if entry < 0:
+            return np.int64(0)
+        low = load32(directory, min(entry, load32(directory, 0)) + 1)
+        high = load32(directory, min(entry, load32(directory, 0)) + 2)
+    elif _is_before(table, r, words, finger, rows, i):
         low = finger
         probe = low + 1
         while probe < size and _is_before(table, r, words, probe, rows, i):
             low = probe
-            step <<= 1
+            step = step << 1 if step < _FAR else size  # far away: halve all that is left
             probe = low + step
         high = min(probe, size)
         low += 1
@@ -70,7 +82,7 @@ def first_not_before(table, r, words, rows, i, finger):
         probe = high - 1
         while probe >= 0 and not _is_before(table, r, words, probe, rows, i):
             high = probe
-            step <<= 1
+            step = step << 1 if step < _FAR else size
             probe = high - step
         low = max(probe, -1) + 1
     while low < high:
@@ -80,6 +92,24 @@ def first_not_before(table, r, words, rows, i, finger):
         else:
             high = middle
     return low
+
+
+@njit(cache=True)
+def fill_directory(words, n, shift, directory):
+    """Fill the directory of a run by its first word.
+
+    Its first number is that of the largest entry, e; then come the places of the entries 0 .. e,
+    and the end of the run.
+    """
+    last = words[0, n - 1] >> shift
+    directory[0] = last
+    following = 0
+    for i in range(n):
+        entry = words[0, i] >> shift
+        while following <= entry:
+            directory[1 + following] = i
+            following += 1
+    directory[2 + last] = n
 
 
 @njit(cache=True)

@@ -10,21 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidelog.kernel import join as k
 from tidelog.kernel import rows as kernel
 from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.gather import Tally, distinct
+from tidelog.maintain.gather import Sums, Tally, distinct
 from tidelog.maintain.joins import Reader, Reading, reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.plan.body import AtomUse
 from tidelog.store.merging import merge
 from tidelog.store.relation import StoredRelation, Version
-from tidelog.store.run import ALIVE, Run, compact_counts, table_of
+from tidelog.store.run import ALIVE, NO_MARKS, Run, Words, compact_counts, sort_marked, table_of
 
 _ROUNDS_OUT_OF_USE = 3
 _MOST_OLDER = 4
-_LARGE = 1 << 16
+# While rounds go on, level and count of a row are one number, its *tag*, and move as one. Orders
+# other than the primary have neither, and are built again when updates ask for them.
+_COUNT_BITS = 40
+_COUNT_MASK = (1 << _COUNT_BITS) - 1
+_BITMAP_BITS = 28  # 32 MB
+_GROWTH = 2
 
 
 class Fixpoint:
@@ -40,15 +46,17 @@ class Fixpoint:
         """Whether the last run of a relation is what the last round found."""
         self._level = 0
         self._sizes: list[int] = []
+        self._seen: dict[str, NDArray[np.int64] | None] = {}
         self._last_use: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def run(self) -> int:
         """Fill the relations; return the number of levels."""
         for name, relation in self._into.items():
             rows = self._catalog.given[name].rows(Version.NEW)
-            ones = np.ones(rows.shape[1], np.int32)
-            relation.replace_runs([Run(rows.copy(), np.zeros(rows.shape[1], np.int32), ones)])
+            relation.replace_runs([Run(rows.copy(), None, np.ones(rows.shape[1], np.int64))])
             self._fresh[name] = rows.shape[1] > 0
+            self._seen[name] = _bitmap(relation)
+            self._see(name, rows)
         while self._level == 0 or any(self._fresh.values()):
             self._level += 1
             sizes = [relation.stored.bit_length() for relation in self._into.values()]
@@ -56,7 +64,14 @@ class Fixpoint:
                 self._sizes, self._catalog.stamp = sizes, object()
             self._round()
             self._catalog.meter.reached(self._level, sum(r.stored for r in self._into.values()))
+        for relation in self._into.values():
+            relation.replace_runs(_finished(relation.primary.runs))
         return self._level
+
+    def _see(self, name: str, rows: Words) -> None:
+        seen = self._seen[name]
+        if seen is not None:
+            kernel.see(rows, seen)
 
     def _round(self) -> None:
         found = {name: Tally(relation.words) for name, relation in self._into.items()}
@@ -66,20 +81,35 @@ class Fixpoint:
                 newest = self._newest(joins, driver)
                 reader = self._reader(driver)
                 for instances in joins.run(driver, k.PLAIN, reader, newest, after=reader):
-                    rows, sums = distinct(instances.rows)
-                    n = rows.shape[1]
-                    for run in self._into[head].primary.runs:
-                        n = kernel.remove_present(
-                            rows, sums, n, run.words, run.need_marks(), False, 0
-                        )
-                    found[head].merge(np.ascontiguousarray(rows[:, :n]), sums[:n])
+                    rows, sums = self._without_known(head, *distinct(instances.rows))
+                    found[head].merge(rows, sums)
         for name, relation in self._into.items():
             self._drop_orders(name, relation)
-            _merge_older(relation)
+            if self._seen[name] is None or self._is_read(name):
+                _merge_older(relation)
             tally = found[name]
+            self._see(name, tally.rows)
             self._fresh[name] = len(tally) > 0
             if len(tally):
-                relation.append_run(tally.rows, self._level, compact_counts(tally.sums))
+                tags = tally.sums
+                assert tags.max() < 1 << _COUNT_BITS, f"more than 2**{_COUNT_BITS} derivations"
+                tags += self._level << _COUNT_BITS
+                relation.append_run(tally.rows, tags)
+
+    def _without_known(self, name: str, rows: Words, sums: Sums) -> tuple[Words, Sums]:
+        """Return the rows that no round has found before."""
+        n = rows.shape[1]
+        seen = self._seen[name]
+        if seen is not None:
+            n = kernel.remove_seen(rows, sums, n, seen)
+        else:
+            for run in self._into[name].primary.runs:
+                n = kernel.remove_present(rows, sums, n, run.words, NO_MARKS, False, 0)
+        return np.ascontiguousarray(rows[:, :n]), sums[:n]
+
+    def _is_read(self, name: str) -> bool:
+        """Return whether joins have read the relation in this round, beside its newest rows."""
+        return any(r == name and at == self._level for (r, _), at in self._last_use.items())
 
     def _drivers(self, joins: RuleJoins) -> Iterator[int | None]:
         """Yield the atoms to start from: none in the first round, then those with new rows."""
@@ -103,11 +133,16 @@ class Fixpoint:
             if relation is None:
                 index = self._catalog.relations[atom.relation].index(order)
                 return reading(index, Version.NEW)
+            index = relation.index(order)
             self._last_use[atom.relation, order] = self._level
-            runs = relation.index(order).runs
+            if len(index.runs) > _MOST_OLDER + 1:
+                newest = index.runs.pop()
+                _merge_runs(index.runs)
+                index.runs.append(newest)
+            runs = index.runs
             if driver is not None and place < driver and self._fresh[atom.relation]:
                 runs = runs[:-1]
-            return Reading(runs, table_of(runs), ALIVE, ignores_marks=True)
+            return Reading(runs, table_of(runs), ALIVE)
 
         return read
 
@@ -124,18 +159,56 @@ class Fixpoint:
         relation.drop_orders(recent if self._level > 1 else ())
 
 
-def _merge_older(relation: StoredRelation) -> None:
-    """Merge the runs of earlier rounds so that few are left, each much smaller than the one before.
+def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
+    """Return a bit for each possible row, if there are not many: the quickest way to know rows."""
+    bits = sum(domain.bits for domain in relation.domains)
+    if relation.words > 1 or bits > _BITMAP_BITS:
+        return None
+    return np.zeros(max(1, (1 << bits) // 64), np.int64)
 
-    A join looks into every run, so large ones are merged early; but some recursions find a handful
-    of rows in each of ten thousand rounds, and cannot afford to copy more than that each time.
-    """
+
+def _finished(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs as one, with levels and counts apart."""
+    if len(runs) > 1:
+        words = np.concatenate([run.words for run in runs], axis=1)
+        tags = np.concatenate([run.counts for run in runs if run.counts is not None])
+        levels, counts = tags >> _COUNT_BITS, tags & _COUNT_MASK
+        count_bits = int(counts.max()).bit_length()
+        marks = (levels << count_bits) | counts
+        if words.shape[0] == 1 and int(marks.max()) < 1 << 31:
+            words, packed = sort_marked(words, marks.astype(np.int32))
+            levels = packed >> count_bits
+            return [Run(words, levels, packed & np.int32((1 << count_bits) - 1))]
+        runs = list(runs)
+        while len(runs) > 1:  # like sizes with like sizes
+            runs = [merge(pair[0], pair[1]) if len(pair) > 1 else pair[0] for pair in _pairs(runs)]
+    return [
+        Run(
+            run.words, (run.counts >> _COUNT_BITS).astype(np.int32),
+            compact_counts(run.counts & _COUNT_MASK),
+        )
+        for run in runs
+        if run.counts is not None
+    ]  # fmt: skip
+
+
+def _pairs(runs: Sequence[Run]) -> list[Sequence[Run]]:
+    by_size = sorted(runs, key=len)
+    return [by_size[i : i + 2] for i in range(0, len(by_size), 2)]
+
+
+def _merge_older(relation: StoredRelation) -> None:
+    """Merge the runs of earlier rounds, in all orders."""
     for index in relation.indexes.values():
-        runs = index.runs
-        while len(runs) > 1 and (
-            len(runs) > _MOST_OLDER
-            or len(runs[-1]) * 4 > len(runs[-2])
-            or (len(runs) > 2 and len(runs[-2]) > _LARGE)
-        ):
-            last = runs.pop()
-            runs[-1] = merge(runs[-1], last)
+        _merge_runs(index.runs)
+
+
+def _merge_runs(runs: list[Run]) -> None:
+    """Merge runs so that few are left, each much smaller than the one before.
+
+    A join looks into every run, so there must not be many; but some recursions find a handful of
+    rows in each of ten thousand rounds, and cannot afford to copy more than that each time.
+    """
+    while len(runs) > 1 and (len(runs) > _MOST_OLDER or len(runs[-1]) * _GROWTH > len(runs[-2])):
+        last = runs.pop()
+        runs[-1] = merge(runs[-1], last)

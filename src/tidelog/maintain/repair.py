@@ -53,6 +53,12 @@ class Repair:
         self._joins = joins
         self._relations = relations
         self._pace = pace
+        # Where no rule has two atoms of the stratum, buckets above level 0 need no flags: nothing
+        # but the driver reads their rows.
+        self._is_linear = all(
+            sum(atom.relation in relations for atom in rule_joins.rule.atoms) <= 1
+            for rule_joins in joins
+        )
         self.buckets = 0
         self.affected = 0
 
@@ -81,8 +87,9 @@ class Repair:
             self.buckets += 1
             level = min(buckets)
             bucket = {name: _union(parts) for name, parts in buckets.pop(level).items()}
+            flagged = level == 0 or not self._is_linear
             for name, rows in bucket.items():
-                self._mark(name, rows, k.FLAG | level)
+                self._mark(name, rows, k.FLAG | level if flagged else k.DEAD_NOW)
                 taken[name].append(rows)
             for joins in self._joins:
                 head = joins.rule.head.relation
@@ -94,8 +101,9 @@ class Repair:
                         for at, lost in self._take_counts(head, instances.rows, instances.fires):
                             buckets.setdefault(at, {}).setdefault(head, []).append(lost)
                         self._pace("lose")
-            for name, rows in bucket.items():
-                self._mark(name, rows, k.DEAD_NOW)
+            if flagged:
+                for name, rows in bucket.items():
+                    self._mark(name, rows, k.DEAD_NOW)
         return {
             name: _union(parts) if parts else self._relations[name].no_rows()
             for name, parts in taken.items()
@@ -143,8 +151,10 @@ class Repair:
         assert zeros >= 0, f"negative counts in {head}"
         if zeros:
             rows, levels = rows[:, lost[:zeros]], fires[lost[:zeros]]
-            for level in np.unique(levels).tolist():
-                yield level, np.ascontiguousarray(rows[:, levels == level])
+            different = sorted(set(levels.tolist()))
+            for level in different:
+                here = rows if len(different) == 1 else rows[:, levels == level]
+                yield level, np.ascontiguousarray(here)
 
     # --- 2: look back ---
 
@@ -182,11 +192,12 @@ class Repair:
         level = 0  # the first bucket also brings what lower relations gained
         while level >= 0:
             self.buckets += 1
+            flagged = level == 0 or not self._is_linear
             bucket = {}
             for name, held in waiting.items():
                 rows, counts = held.take(level)
                 if rows.shape[1]:
-                    bucket[name] = self._enter(name, rows, counts)
+                    bucket[name] = self._enter(name, rows, counts, level if not flagged else None)
             for joins in self._joins:
                 head = joins.rule.head.relation
                 for driver, run in self._settle_drivers(joins, level, bucket):
@@ -197,22 +208,25 @@ class Repair:
                         assert instances.fires is not None
                         waiting[head].offer(instances.rows, instances.fires, level)
                         self._pace("settle")
-            for name, run in bucket.items():
-                self._mark(name, run.words, level)
+            if flagged:
+                for name, run in bucket.items():
+                    self._mark(name, run.words, level)
             above = [held.level_above(level) for held in waiting.values()]
             level = min((at for at in above if at >= 0), default=-1)
 
-    def _enter(self, name: str, rows: Words, counts: Levels) -> Run:
+    def _enter(self, name: str, rows: Words, counts: Levels, level: int | None) -> Run:
         """Put rows into the bucket: flag them, new ones in the tail; return them with their marks.
 
-        The mark of a flagged row keeps its old level, DEAD_NOW for a row that was not there.
+        The mark of a flagged row keeps its old level, DEAD_NOW for a row that was not there. With a
+        level, the rows are settled there at once.
         """
         order = sorted_order(rows)
         rows, counts = np.ascontiguousarray(rows[:, order]), counts[order]
         relation = self._relations[name]
         found = relation.find(rows, k.DEAD_NOW)
         present = found.present
-        marks = np.where(present, found.marks | k.FLAG, k.FLAG | k.DEAD_NOW).astype(np.int32)
+        flags = np.where(present, found.marks | k.FLAG, k.FLAG | k.DEAD_NOW).astype(np.int32)
+        marks = flags if level is None else np.full(len(flags), level, np.int32)
         if present.all():
             relation.set_counts(found, counts)
             relation.set_marks(rows, marks)
@@ -223,7 +237,7 @@ class Repair:
             relation.set_marks(np.ascontiguousarray(rows[:, present]), marks[present])
             new = ~present
             relation.add(np.ascontiguousarray(rows[:, new]), marks[new], counts[new])
-        return Run(rows, marks)
+        return Run(rows, flags)
 
     def _settle_drivers(
         self, joins: RuleJoins, level: int, bucket: dict[str, Run]

@@ -119,6 +119,7 @@ class Index:
         if self._table is None or self._described != runs:
             self._table = np.empty((len(runs), t.WORDS + self.layout.words), np.int64)
             for number, run in enumerate(runs):
+                run.need_directory()
                 run.describe(self._table[number])
             self._described = list(runs)
         return self._table
@@ -173,9 +174,7 @@ class Index:
             self.widen_counts()
         tail = -1 if self.tail is None else len(self.runs)
         log = self.counts_log
-        log.used = t.write_counts(
-            self.table(), tail, found, counts, n, log.room_for(n), log.used
-        )
+        log.used = t.write_counts(self.table(), tail, found, counts, n, log.room_for(n), log.used)
 
     def widen_counts(self) -> None:
         """Keep counts in 64 bits from now on."""

@@ -23,7 +23,6 @@ from tidelog.store.index import Index
 from tidelog.store.layout import Layout
 from tidelog.store.run import (
     ALIVE,
-    Counts,
     Marks,
     Run,
     Words,
@@ -319,15 +318,16 @@ class StoredRelation:
         self.primary.merges.clear()
         self.primary.forget_table()
 
-    def append_run(self, rows: Words, level: int, counts: Counts) -> None:
-        """Add sorted rows as a run of every order, outside of epochs: a round of a bootstrap."""
+    def append_run(self, rows: Words, counts: NDArray[np.int64]) -> None:
+        """Add sorted rows as a run of every order, outside of epochs: a round of a bootstrap.
+
+        They have no marks as yet, so that merging them costs less; see `replace_runs`.
+        """
         for index in self._indexes.values():
-            marks = np.full(rows.shape[1], level, np.int32)
             if index is self.primary:
-                index.runs.append(Run(rows, marks, counts))
+                index.runs.append(Run(rows, None, counts))
             else:
-                own = sort_words(index.repacked(rows, self.primary.layout))
-                index.runs.append(Run(own, marks))
+                index.runs.append(Run(sort_words(index.repacked(rows, self.primary.layout))))
 
     def drop_orders(self, kept: Collection[tuple[int, ...]]) -> None:
         """Drop the orders that are not among `kept`. The primary one stays."""

@@ -24,6 +24,8 @@ Counts: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 ALIVE = DEAD_NOW - 1  # the largest mark of a row that is alive
 GONE = DEAD_NOW + 1  # came and died in this epoch: no version shows it
 KNOWN = DEAD - 1  # every mark but DEAD: rows that this epoch may still change
+_LARGE = 4096  # rows: smaller runs need no directory
+_ROWS_PER_ENTRY = 32
 NO_MARKS: Marks = np.zeros(0, np.int32)
 NO_COUNTS: NDArray[np.int32] = np.zeros(0, np.int32)
 
@@ -31,7 +33,10 @@ NO_COUNTS: NDArray[np.int32] = np.zeros(0, np.int32)
 class Run:
     """Sorted rows. Without marks all of them are alive at level 0; without counts none is kept."""
 
-    __slots__ = ("_marks", "_size", "counts", "dead", "marks_address", "words", "words_address")
+    __slots__ = (
+        "_directory", "_marks", "_shift", "_size", "counts", "dead", "marks_address", "words",
+        "words_address",
+    )  # fmt: skip
 
     def __init__(
         self, words: Words, marks: Marks | None = None, counts: Counts | None = None, dead: int = 0
@@ -40,6 +45,8 @@ class Run:
         self.words: Words = _own(words, np.int64)
         self.words_address = address(self.words)
         self._size = int(self.words.shape[1])
+        self._directory: NDArray[np.int32] | None = None
+        self._shift = 0
         self.marks = marks
         self.counts = counts
         self.dead = dead
@@ -64,8 +71,22 @@ class Run:
         into[t.SIZE], into[t.MARKS] = size, self.marks_address
         into[t.COUNTS] = 0 if counts is None else address(counts)
         into[t.WIDE] = counts is not None and counts.dtype == np.int64
+        into[t.DIRECTORY] = 0 if self._directory is None else address(self._directory)
+        into[t.SHIFT] = self._shift
         for word in range(self.words.shape[0]):
             into[t.WORDS + word] = self.words_address + 8 * size * word
+
+    def need_directory(self) -> None:
+        """Make the directory of a large run, if it has none (kernel/table.py)."""
+        n = self._size
+        if self._directory is not None or n < _LARGE or n >= 1 << 31:
+            return
+        low, high = int(self.words[0, 0]), int(self.words[0, -1])
+        if low < 0:
+            return  # a raw word, whose highest bits tell little
+        self._shift = max(0, high.bit_length() - (n // _ROWS_PER_ENTRY).bit_length())
+        self._directory = np.empty((high >> self._shift) + 3, np.int32)
+        t.fill_directory(self.words, n, self._shift, self._directory)
 
     def table(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the run, as that of an order with one run."""
@@ -77,11 +98,13 @@ class Run:
         """Replace the words by those of the same rows in another layout."""
         self.words = words
         self.words_address = address(words)
+        self._directory, self._shift = None, 0
 
     @property
     def nbytes(self) -> int:
         """Return the memory of the run's arrays."""
-        return sum(a.nbytes for a in (self.words, self.marks, self.counts) if a is not None)
+        arrays = (self.words, self.marks, self.counts, self._directory)
+        return sum(a.nbytes for a in arrays if a is not None)
 
     def need_marks(self) -> Marks:
         """Return the marks, made on first use."""
