@@ -112,6 +112,8 @@ class Aggregate:
         self._source = catalog.relations[aggregation.source]
         self._result = catalog.relations[aggregation.result]
         self._rows_of = GroupLookup(catalog, aggregation.source, aggregation.group)
+        wanted = aggregation.wanted
+        self._wanted = None if wanted is None else catalog.relations[wanted]
         width = len(aggregation.group)
         self._held = GroupLookup(catalog, aggregation.result, tuple(range(width)))
         self.choice = NOTHING
@@ -131,12 +133,10 @@ class Aggregate:
 
     def update(self) -> None:
         """Aggregate the groups that the source's change touches again."""
-        delta = self._source.delta
-        self.choice = UPDATE if delta else NOTHING
-        if not delta:
+        groups = self._touched_groups()
+        self.choice = UPDATE if groups.shape[1] else NOTHING
+        if not groups.shape[1]:
             return
-        changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
-        groups = self._distinct_groups(self._source.unpack(changed))
         after = self._catalog.pack(self._aggregation.result, self._compute(groups))
         _, held = self._held.read(groups, Version.NEW)
         before = self._catalog.pack(self._aggregation.result, held)
@@ -163,6 +163,54 @@ class Aggregate:
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back nothing."""
 
+    def _touched_groups(self) -> Array:
+        """Return the groups to aggregate again: what the source's change touches.
+
+        And those that are asked for from now on: a sum that overflows has had no value so far.
+        """
+        delta = self._source.delta
+        changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
+        groups = self._distinct_groups(self._source.unpack(changed))
+        if self._wanted is not None and self._wanted.delta.inserted.shape[1]:
+            asked = self._source_codes(self._wanted.ordinals(self._wanted.delta.inserted))
+            if not len(asked):
+                asked = asked[:, :1]
+            groups = np.concatenate([groups, asked], axis=1)
+            groups = np.unique(groups, axis=1) if len(groups) else groups[:, :1]
+        return groups
+
+    def _source_codes(self, ordinals: Array) -> Array:
+        """Return groups given by ordinals as codes of the source, without those that it lacks."""
+        columns = self._aggregation.group
+        if not columns:
+            return np.empty((0, ordinals.shape[1]), np.int64)
+        domains = [self._source.domains[column] for column in columns]
+        fits = np.ones(ordinals.shape[1], np.bool_)
+        for row, domain in zip(ordinals, domains, strict=True):
+            if not domain.is_raw:
+                fits &= (row >= domain.bias) & (row - domain.bias <= domain.mask)
+        biases = np.array([domain.bias for domain in domains], np.int64)
+        return ordinals[:, fits] - biases[:, None]
+
+    def _is_wanted(self, group: Array) -> bool:
+        """Return whether a group, given by codes of the source, is asked for."""
+        if self._wanted is None:
+            return True
+        if not len(group):
+            return len(self._wanted) > 0
+        columns = self._aggregation.group
+        ordinals = [
+            int(code) + self._source.domains[column].bias
+            for code, column in zip(group, columns, strict=True)
+        ]
+        codes = []
+        for ordinal, domain in zip(ordinals, self._wanted.domains, strict=True):
+            if not domain.covers(ordinal, ordinal):
+                return False
+            codes.append(ordinal - domain.bias)
+        row = self._wanted.pack(np.array(codes, np.int64)[:, None])
+        return bool(self._wanted.find(row).present[0])
+
     def _distinct_groups(self, codes: Array) -> Array:
         group = codes[list(self._aggregation.group)]
         if not len(group):
@@ -180,10 +228,17 @@ class Aggregate:
         stops = np.append(starts[1:], len(number))
         aggregation = self._aggregation
         values = []
+        kept = []
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
             part = columns[:, start:stop]
-            values.append(self._value(part, groups[:, number[start]]))
-        present = groups[:, number[starts]].copy()
+            try:
+                values.append(self._value(part))
+                kept.append(start)
+            except EvaluationError:
+                # In a group that nobody asks for it is no error.
+                if self._is_wanted(groups[:, number[start]]):
+                    raise
+        present = groups[:, number[kept]].copy()
         for row, column in enumerate(aggregation.group):
             present[row] += self._source.domains[column].bias
         result = np.vstack([present, np.array(values, np.int64).reshape(1, -1)])
@@ -194,7 +249,7 @@ class Aggregate:
                     raise DomainOverflow(domain, extreme)
         return result
 
-    def _value(self, rows: Array, group: Array) -> int:
+    def _value(self, rows: Array) -> int:
         """Return the ordinal of the aggregate of some rows; there is at least one."""
         aggregation = self._aggregation
         op, codec = aggregation.op, self._catalog.codec
@@ -213,13 +268,13 @@ class Aggregate:
             case "min" | "max":
                 return self._extreme(op, target, type_)
             case "sum" if type_.kind in (Kind.NUMBER, Kind.UNSIGNED, Kind.DECIMAL):
-                return self._sum(target, type_, group)
+                return self._sum(target, type_)
         exact = list(map(_rational, [type_] * len(target), target.tolist()))
         if op == "mean":
             return float_ordinal(_round(exact, len(exact)))
         return float_ordinal(_round(exact, 1))
 
-    def _sum(self, target: Array, type_: Type, group: Array) -> int:
+    def _sum(self, target: Array, type_: Type) -> int:
         bias = 1 << 63 if type_.kind is Kind.UNSIGNED else 0
         total = sum(target.tolist()) + bias * len(target)
         low, high = {

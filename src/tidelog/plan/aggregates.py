@@ -76,7 +76,8 @@ class AggregateLowering:
         reduce = self._reduce
         types = dict(self._all_types())
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
-        needs_wanted = self._needs_outer()
+        # A failure counts only in groups that are asked for; so what can fail is only computed there.
+        needs_wanted = self._needs_outer() or self._body_may_fail()
         wanted = self._wanted(group) if needs_wanted or reduce.op in _NEUTRAL else None
         source, columns = self._source(group, types, wanted if needs_wanted else None)
         result_type = reduce.result.type
@@ -86,7 +87,7 @@ class AggregateLowering:
             result, source, reduce.op, columns[: len(group)], target,
             columns[len(group) : len(group) + len(reduce.local)],
             None if reduce.target is None else reduce.target.type, result_type,
-            self._text, self._span,
+            self._text, self._span, wanted if reduce.op == "sum" else None,
         )  # fmt: skip
         if reduce.op in _NEUTRAL:
             assert wanted is not None
@@ -112,6 +113,11 @@ class AggregateLowering:
         yield from walk(self._reduce.body)
         if self._reduce.target is not None:
             yield from types_of((self._reduce.target,))
+
+    def _body_may_fail(self) -> bool:
+        """Return whether computing the rows to aggregate can fail."""
+        target = self._reduce.target
+        return (target is not None and _may_fail(target)) or any(map(_fails, self._reduce.body))
 
     def _needs_outer(self) -> bool:
         """Return whether the body cannot find the values of the shared variables by itself."""
@@ -250,6 +256,21 @@ def _can_run(literal: p.Literal, bound: set[str], fallible: bool) -> bool:
             return (fallible or name != "match") and bound.issuperset(term_variables(args))
         case p.Reduce(group=group):
             return bound.issuperset(group)
+
+
+def _fails(literal: p.Literal) -> bool:
+    """Return whether a literal computes something that can fail."""
+    match literal:
+        case p.Atom(args=args):
+            return any(map(_may_fail, args))
+        case p.Compare(_, left, right):
+            return _may_fail(left) or _may_fail(right)
+        case p.Generate():
+            return True
+        case p.Test(name, args):
+            return name == "match" or any(map(_may_fail, args))
+        case p.Reduce():
+            return True
 
 
 def _may_fail(term: p.Term) -> bool:

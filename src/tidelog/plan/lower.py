@@ -142,6 +142,8 @@ class _Lowering:
             needs[rule.head.relation].update(atom.relation for atom in rule.atoms)
         for aggregation in self.aggregations.values():
             needs[aggregation.result].add(aggregation.source)
+            if aggregation.wanted is not None:
+                needs[aggregation.result].add(aggregation.wanted)
         whole = {}
         for stratum in self._recomputed:
             for name in stratum.relations:

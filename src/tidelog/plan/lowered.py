@@ -28,6 +28,8 @@ class Aggregation:
     result_type: Type
     text: str
     span: Span | None = field(default=None, compare=False, repr=False)
+    wanted: str | None = None
+    """The relation of the groups that are asked for: only in these an overflow is an error."""
 
 
 @dataclass(frozen=True)
