@@ -791,6 +791,8 @@ class _Generator:
         shown = f"{target} + 1" if type_ == "number" and self._chance(0.2) else target
         if type_ == "float":
             return f"{result} = {op} {target} : {{ {', '.join(parts)} }}"
+        if self._wide and not self._shape.widening and (op == "sum" or shown != target):
+            parts.append(f"{-_GUARD} < {target}, {target} < {_GUARD}")  # no overflow
         aggregate = f"{result} = {op} {shown} : {{ {', '.join(parts)} }}"
         if op == "sum" and level != self._sum_level:
             return f"{aggregate}, {result} < 50, -50 < {result}"

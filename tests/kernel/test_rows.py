@@ -264,19 +264,16 @@ def test_packing_and_repacking_come_back(widths: list[int]) -> None:
         assert sorted(range(n), key=tuples.__getitem__) == sorted(range(n), key=rows.__getitem__)
 
 
-@pytest.mark.parametrize("widths", [w for w in WIDTHS if w], ids=str)
-def test_distinct_prefixes_are_counted(widths: list[int]) -> None:
-    rng = seeded(f"prefixes{widths}")
-    domains = domains_of(widths)
-    order = rng.sample(range(len(widths)), len(widths))
-    layout = Layout(order, domains)
-    for n in (0, 1, 2, 200):
-        codes = random_codes(rng, widths, n)
-        packed = np.empty((layout.words, n), np.int64)
-        kernel.pack(codes, n, layout.by_column, packed)
-        packed = sort_words(packed)
-        into = np.full(len(widths), -1, np.int64)
-        kernel.distinct_prefixes(packed, n, layout.by_level, into)
-        tuples = {tuple(codes[c, i] for c in order) for i in range(n)}
-        expected = [len({row[: k + 1] for row in tuples}) for k in range(len(order))]
-        assert into.tolist() == expected
+@pytest.mark.parametrize("n", [0, 1, 50, 400])
+def test_rows_that_were_seen_are_removed(n: int) -> None:
+    rng = seeded(f"seen{n}")
+    before = {rng.randrange(512) for _ in range(200)}
+    seen = np.zeros(8, np.int64)
+    kernel.see(as_words(sorted((key,) for key in before), 1), seen)
+    rows = sorted({rng.randrange(512) for _ in range(n)})
+    words = as_words([(key,) for key in rows], 1)
+    counts = np.array(rows, np.int64) * 3
+    left = kernel.remove_seen(words, counts, len(rows), seen)
+    expected = [key for key in rows if key not in before]
+    assert words[0, :left].tolist() == expected
+    assert counts[:left].tolist() == [3 * key for key in expected]

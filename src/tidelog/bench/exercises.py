@@ -73,6 +73,21 @@ EXERCISES = (
         ),
         lookups={"sides": (2**63 + 1,)},
     ),
+    # Runs that are large enough for a directory.
+    Exercise(
+        "large runs",
+        """
+        .decl left(x: number, y: number)
+        .decl right(y: number, z: number)
+        .decl both(x: number, z: number)
+        both(x, z) :- left(x, y), right(y, z).
+        """,
+        {
+            "left": [(i, i % 997) for i in range(6000)],
+            "right": [(i, 3 * i) for i in range(6000)],
+        },
+        (({"left": [(1, 2)]}, {"right": [(5, 15)]}),),
+    ),
     # Values that are not numbers, groups, and what is computed inside and outside of joins.
     Exercise(
         "values",

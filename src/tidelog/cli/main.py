@@ -84,7 +84,7 @@ def run(
     ] = None,
     engine: Annotated[
         EngineName, typer.Option("--engine", help="The engine to run on.")
-    ] = EngineName.REFERENCE,
+    ] = EngineName.KERNEL,
     stats: Annotated[
         bool,
         typer.Option(

@@ -24,7 +24,7 @@ def run_program(
     output: str,
     epochs: Path | None,
     stats: bool,
-    engine: str = "reference",
+    engine: str = "kernel",
 ) -> None:
     """Evaluate, apply the epochs, and write everything at the end."""
     clock = Clock()
@@ -41,7 +41,13 @@ def run_program(
     clock.lap("read the facts")
     plan = OutputPlan(Path() if output == "-" else Path(output))
     with shown_progress() as progress:
-        database = Database(program, facts=given, engine=engine, progress=progress)
+        database = Database(
+            program,
+            facts=given,
+            engine=engine,
+            progress=progress,
+            _expects_updates=bool(epoch_folders),
+        )
         clock.lap("evaluate")
         reports = [("first evaluation", database.last_epoch)]
         for folder in epoch_folders:

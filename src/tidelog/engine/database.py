@@ -38,10 +38,10 @@ class Database:
 
     `program` is the text of a program, a Path to one, or a checked `Program`. `facts` gives rows to
     start with, by relation. Starting with them is not the same as inserting them: the rules are
-    never evaluated on nothing, where an average would divide by 0. `engine` is "reference", which
-    evaluates the program anew in every epoch, or "kernel", which follows the changes. `progress` is
-    called with a `Progress` a few times a second while the kernel is at work; what it raises ends
-    the transaction.
+    never evaluated on nothing, where an average would divide by 0. `engine` is "kernel", which
+    follows the changes, or "reference", which evaluates the program anew in every epoch.
+    `progress` is called with a `Progress` a few times a second while the kernel is at work; what it
+    raises ends the transaction.
     """
 
     def __init__(
@@ -49,13 +49,14 @@ class Database:
         program: str | Path | Program,
         *,
         facts: Mapping[str, Any] | None = None,
-        engine: str = "reference",
+        engine: str = "kernel",
         progress: Callable[[Progress], object] | None = None,
+        _expects_updates: bool = True,
     ) -> None:
         self._program = _program(program)
         self._row_readers: dict[str, RowReader] = {}
         given = {name: self._row_reader(name).rows(rows) for name, rows in (facts or {}).items()}
-        self._engine = _engine(engine, self._program, given, progress)
+        self._engine = _engine(engine, self._program, given, progress, _expects_updates)
         self._epoch = 0
         self._current: Transaction | None = None
         self._lock = threading.Lock()
@@ -175,13 +176,14 @@ def _engine(
     program: Program,
     given: Mapping[str, list[Row]],
     progress: Callable[[Progress], object] | None,
+    expects_updates: bool,
 ) -> Engine:
     if name == "reference":
         return ReferenceEngine(program, given)
     if name == "kernel":
         from tidelog.engine.kernel import KernelEngine
 
-        return KernelEngine(program, given, progress)
+        return KernelEngine(program, given, progress, expects_updates=expects_updates)
     raise UsageError(f"there is no engine `{name}`; there are reference and kernel")
 
 

@@ -398,18 +398,3 @@ def unpack(rows, n, fields, columns):
         target = columns[c]
         for i in range(n):
             target[i] = (source[i] >> shift) & mask
-
-
-@njit(cache=True)
-def distinct_prefixes(rows, n, fields, into):
-    """Write how many distinct prefixes of 1, 2, .. columns the sorted rows have."""
-    width = fields.shape[0]
-    for c in range(width):
-        into[c] = 1 if n > 0 else 0
-    for i in range(1, n):
-        for c in range(width):
-            w, shift, mask = fields[c, 0], fields[c, 1], fields[c, 2]
-            if ((rows[w, i] >> shift) & mask) != ((rows[w, i - 1] >> shift) & mask):
-                for d in range(c, width):
-                    into[d] += 1
-                break

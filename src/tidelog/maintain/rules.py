@@ -46,7 +46,13 @@ class RuleJoins:
             check_failures(self._catalog, self.rule, driver, after, rows)
 
     def prepare(self, driver: int, mode: int) -> None:
-        """Plan the join for a small change, and build the orders that it reads."""
+        """Plan the join for a small change, and build the orders that it reads.
+
+        Not where all relations are small: there the first change that asks for it does not wait.
+        """
+        relations = self._catalog.relations
+        if all(relations[atom.relation].stored < LARGE_CHANGE for atom in self.rule.atoms):
+            return
         self._join(driver, mode, _SMALL_CHANGE).prepare()
 
     def _join(self, driver: int | None, mode: int, size: int) -> RuleJoin:

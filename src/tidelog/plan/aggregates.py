@@ -76,7 +76,7 @@ class AggregateLowering:
         reduce = self._reduce
         types = dict(self._all_types())
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
-        # A failure counts only in groups that are asked for; so what can fail is only computed there.
+        # A failure counts only in groups that are asked for: what can fail is computed only there.
         needs_wanted = self._needs_outer() or self._body_may_fail()
         wanted = self._wanted(group) if needs_wanted or reduce.op in _NEUTRAL else None
         source, columns = self._source(group, types, wanted if needs_wanted else None)
