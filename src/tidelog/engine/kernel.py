@@ -51,7 +51,8 @@ class KernelEngine:
     ) -> None:
         self._program = program
         self._expects_updates = expects_updates
-        self._catalog = Catalog(lower(program), Codec(program.records))
+        functional = frozenset(r.name for r in program.relations.values() if r.functional)
+        self._catalog = Catalog(lower(program), Codec(program.records), functional)
         self._catalog.meter = Meter(progress)
         self._facts: dict[str, set[Row]] = {}
         for fact in program.facts:

@@ -12,7 +12,8 @@ from tidelog.kernel import rows as kernel
 from tidelog.kernel.program import CHUNK
 from tidelog.maintain.progress import Meter
 from tidelog.plan.body import Assign, Rule
-from tidelog.plan.lowered import Lowered
+from tidelog.plan.lower import relations_read
+from tidelog.plan.lowered import Layer, Lowered
 from tidelog.plan.order import Stats
 from tidelog.store.codec import Codec
 from tidelog.store.domain import Domain
@@ -26,8 +27,12 @@ _SAMPLE = 2048
 class Catalog:
     """Everything that is stored."""
 
-    def __init__(self, lowered: Lowered, codec: Codec) -> None:
+    def __init__(
+        self, lowered: Lowered, codec: Codec, checked: frozenset[str] = frozenset()
+    ) -> None:
+        """Make the relations; `checked` are looked at when an epoch ends: functional ones."""
         self.lowered = lowered
+        self.checked = checked
         self.codec = codec
         self._domains = _shared_domains(lowered)
         derived = {layer.relations[0] for layer in lowered.layers if layer.aggregation}
@@ -76,6 +81,18 @@ class Catalog:
             yield relation
             if self.given[name] is not relation:
                 yield self.given[name]
+
+    def shown(self, layer: Layer) -> frozenset[str]:
+        """Return the relations of a layer that others read within the same epoch."""
+        read: set[str] = set(self.checked)
+        for other in self.lowered.layers:
+            if other is not layer:
+                read.update(atom.relation for rule in other.rules for atom in rule.atoms)
+                if other.aggregation is not None:
+                    read.update((other.aggregation.source, other.aggregation.wanted or ""))
+                if other.recompute is not None:
+                    read |= relations_read(other.recompute)
+        return frozenset(read.intersection(layer.relations))
 
     # --- values ---
 

@@ -41,6 +41,7 @@ class Elastic:
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
         self._relations = {name: catalog.relations[name] for name in layer.relations}
         self._switch = Switch()
+        self._shown = catalog.shown(layer)
         self._deadline = float("inf")
         self.choice = NOTHING
         self.budget: float | None = BUDGET
@@ -61,6 +62,8 @@ class Elastic:
                 joins.prepare(place, k.LOSE)
                 joins.prepare(place, k.SETTLE)
             joins.prepare(HEAD, k.LOOK_BACK)
+        for relation in self._relations.values():
+            relation.primary.table()
         self._switch.bootstrap_seconds += time.perf_counter() - start
 
     def update(self) -> None:
@@ -133,9 +136,9 @@ class Elastic:
         levels = Fixpoint(self._catalog, self._joins, into).run()
         for name, relation in self._relations.items():
             for order in relation.indexes:
-                into[name].index(order)
+                into[name].index(order).table()
             into[name].drop_orders(relation.indexes)
-            relation.replace_at_commit(into[name])
+            relation.replace_at_commit(into[name], shown=name in self._shown)
         self._switch.bootstrap_seconds = time.perf_counter() - start
         return levels
 

@@ -169,19 +169,13 @@ def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
 
 def _finished(runs: Sequence[Run]) -> list[Run]:
     """Return the runs as one, with levels and counts apart."""
-    if len(runs) > 1:
-        words = np.concatenate([run.words for run in runs], axis=1)
-        tags = np.concatenate([run.counts for run in runs if run.counts is not None])
-        levels, counts = tags >> _COUNT_BITS, tags & _COUNT_MASK
-        count_bits = int(counts.max()).bit_length()
-        marks = (levels << count_bits) | counts
-        if words.shape[0] == 1 and int(marks.max()) < 1 << 31:
-            words, packed = sort_marked(words, marks.astype(np.int32))
-            levels = packed >> count_bits
-            return [Run(words, levels, packed & np.int32((1 << count_bits) - 1))]
-        runs = list(runs)
-        while len(runs) > 1:  # like sizes with like sizes
-            runs = [merge(pair[0], pair[1]) if len(pair) > 1 else pair[0] for pair in _pairs(runs)]
+    if len(runs) > _MOST_OLDER:
+        packed = _sorted_at_once(runs)
+        if packed is not None:
+            return [packed]
+    runs = list(runs)
+    while len(runs) > 1:  # like sizes with like sizes
+        runs = [merge(pair[0], pair[1]) if len(pair) > 1 else pair[0] for pair in _pairs(runs)]
     return [
         Run(
             run.words, (run.counts >> _COUNT_BITS).astype(np.int32),
@@ -190,6 +184,21 @@ def _finished(runs: Sequence[Run]) -> list[Run]:
         for run in runs
         if run.counts is not None
     ]  # fmt: skip
+
+
+def _sorted_at_once(runs: Sequence[Run]) -> Run | None:
+    """Return all rows in one run by sorting them, where row, level and count fit one word."""
+    if runs[0].words.shape[0] > 1:
+        return None
+    tags = np.concatenate([run.counts for run in runs if run.counts is not None])
+    levels, counts = tags >> _COUNT_BITS, tags & _COUNT_MASK
+    count_bits = int(counts.max()).bit_length()
+    bits = count_bits + int(levels.max()).bit_length()
+    words = np.concatenate([run.words for run in runs], axis=1)
+    if bits > 31 or bits + int(words.max()).bit_length() > 63:
+        return None
+    words, packed = sort_marked(words, ((levels << count_bits) | counts).astype(np.int32))
+    return Run(words, packed >> count_bits, packed & np.int32((1 << count_bits) - 1))
 
 
 def _pairs(runs: Sequence[Run]) -> list[Sequence[Run]]:

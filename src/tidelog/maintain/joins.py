@@ -41,6 +41,7 @@ LARGE_CHANGE = 4096
 # would sort and merge it all along; an update keeps it beside the others.
 _PRICE = 0.5
 _SMALL_CHANGE_PRICE = 0.02
+_SMALL_CHANGE_SORTING = 2.0
 
 HEAD = -1  # the driver of joins that look for the derivations of known rows
 
@@ -219,6 +220,7 @@ class RuleJoin:
             lambda i: self._stats(atoms[i], i == driver),
             lambda i: self._held(atoms[i]),
             _SMALL_CHANGE_PRICE if self._is_small else _PRICE,
+            _SMALL_CHANGE_SORTING if self._is_small else 0.0,
         ).plan()
         layouts = [
             self._layout(atom, order) for atom, order in zip(plan.atoms, plan.orders, strict=True)
@@ -287,7 +289,7 @@ class RuleJoin:
             plan = stage.program.plan
             for i, place in enumerate(stage.places):
                 if place not in (-1, self._driver_place):
-                    self._catalog.relations[plan.atoms[i].relation].index(plan.orders[i])
+                    self._catalog.relations[plan.atoms[i].relation].index(plan.orders[i]).table()
 
     def run(
         self, reader: Reader, driver: Sequence[Run] | None, settle_level: int = 0

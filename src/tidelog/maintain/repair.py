@@ -53,8 +53,8 @@ class Repair:
         self._joins = joins
         self._relations = relations
         self._pace = pace
-        # Where no rule has two atoms of the stratum, buckets above level 0 need no flags: nothing
-        # but the driver reads their rows.
+        # Where no rule has two atoms of the stratum, nothing but the driver reads the rows of a
+        # bucket above level 0. They need no flags, and are written all at once when all is known.
         self._is_linear = all(
             sum(atom.relation in relations for atom in rule_joins.rule.atoms) <= 1
             for rule_joins in joins
@@ -89,8 +89,9 @@ class Repair:
             bucket = {name: _union(parts) for name, parts in buckets.pop(level).items()}
             flagged = level == 0 or not self._is_linear
             for name, rows in bucket.items():
-                self._mark(name, rows, k.FLAG | level if flagged else k.DEAD_NOW)
                 taken[name].append(rows)
+                if flagged:
+                    self._mark(name, rows, k.FLAG | level)
             for joins in self._joins:
                 head = joins.rule.head.relation
                 for driver, rows in self._lose_drivers(joins, level, bucket):
@@ -104,10 +105,14 @@ class Repair:
             if flagged:
                 for name, rows in bucket.items():
                     self._mark(name, rows, k.DEAD_NOW)
-        return {
+        affected = {
             name: _union(parts) if parts else self._relations[name].no_rows()
             for name, parts in taken.items()
         }
+        if self._is_linear:
+            for name, rows in affected.items():
+                self._mark(name, rows, k.DEAD_NOW)
+        return affected
 
     def _lose_drivers(
         self, joins: RuleJoins, level: int, bucket: dict[str, Words]
@@ -189,6 +194,9 @@ class Repair:
                 waiting[name].offer(inserted, np.zeros(inserted.shape[1], np.int64), 0)
         for held in waiting.values():
             held.level_above(-1)
+        settled: dict[str, list[tuple[Words, Levels, Levels]]] = {
+            name: [] for name in self._relations
+        }
         level = 0  # the first bucket also brings what lower relations gained
         while level >= 0:
             self.buckets += 1
@@ -197,7 +205,13 @@ class Repair:
             for name, held in waiting.items():
                 rows, counts = held.take(level)
                 if rows.shape[1]:
-                    bucket[name] = self._enter(name, rows, counts, level if not flagged else None)
+                    order = sorted_order(rows)
+                    rows, counts = np.ascontiguousarray(rows[:, order]), counts[order]
+                    if flagged:
+                        bucket[name] = self._enter(name, rows, counts)
+                    else:
+                        settled[name].append((rows, np.full(len(counts), level), counts))
+                        bucket[name] = self._flagged(name, rows)
             for joins in self._joins:
                 head = joins.rule.head.relation
                 for driver, run in self._settle_drivers(joins, level, bucket):
@@ -213,20 +227,39 @@ class Repair:
                     self._mark(name, run.words, level)
             above = [held.level_above(level) for held in waiting.values()]
             level = min((at for at in above if at >= 0), default=-1)
+        for name, parts in settled.items():
+            if parts:
+                rows = np.concatenate([part[0] for part in parts], axis=1)
+                levels = np.concatenate([part[1] for part in parts])
+                counts = np.concatenate([part[2] for part in parts])
+                order = sorted_order(rows)
+                self._write(
+                    self._relations[name], np.ascontiguousarray(rows[:, order]),
+                    levels[order].astype(np.int32), counts[order],
+                )  # fmt: skip
 
-    def _enter(self, name: str, rows: Words, counts: Levels, level: int | None) -> Run:
-        """Put rows into the bucket: flag them, new ones in the tail; return them with their marks.
+    def _flagged(self, name: str, rows: Words) -> Run:
+        """Return rows of a bucket with their marks: flagged, with the old level.
 
-        The mark of a flagged row keeps its old level, DEAD_NOW for a row that was not there. With a
-        level, the rows are settled there at once.
+        DEAD_NOW stands for the level of a row that was not there.
         """
-        order = sorted_order(rows)
-        rows, counts = np.ascontiguousarray(rows[:, order]), counts[order]
-        relation = self._relations[name]
+        found = self._relations[name].find(rows, k.DEAD_NOW)
+        marks = np.where(found.present, found.marks | k.FLAG, k.FLAG | k.DEAD_NOW)
+        return Run(rows, marks.astype(np.int32))
+
+    def _enter(self, name: str, rows: Words, counts: Levels) -> Run:
+        """Put rows into the bucket: flagged, new ones in the tail; return them and their marks."""
+        run = self._flagged(name, rows)
+        assert run.marks is not None
+        self._write(self._relations[name], rows, run.marks, counts)
+        return run
+
+    def _write(
+        self, relation: StoredRelation, rows: Words, marks: NDArray[np.int32], counts: Levels
+    ) -> None:
+        """Write marks and counts of sorted rows; add those that are not there."""
         found = relation.find(rows, k.DEAD_NOW)
         present = found.present
-        flags = np.where(present, found.marks | k.FLAG, k.FLAG | k.DEAD_NOW).astype(np.int32)
-        marks = flags if level is None else np.full(len(flags), level, np.int32)
         if present.all():
             relation.set_counts(found, counts)
             relation.set_marks(rows, marks)
@@ -237,7 +270,6 @@ class Repair:
             relation.set_marks(np.ascontiguousarray(rows[:, present]), marks[present])
             new = ~present
             relation.add(np.ascontiguousarray(rows[:, new]), marks[new], counts[new])
-        return Run(rows, flags)
 
     def _settle_drivers(
         self, joins: RuleJoins, level: int, bucket: dict[str, Run]

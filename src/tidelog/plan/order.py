@@ -91,11 +91,16 @@ class Orderer:
         stats: Callable[[int], Stats],
         held: Callable[[int], Sequence[Order]] = lambda atom: (),
         price: float = 0.0,
+        sorting: float = 0.0,
     ) -> None:
-        """`held` gives the orders that exist; `price` is that of another one, for each row."""
+        """Prepare to plan.
+
+        `held` gives the orders that exist; `price` is that of another one, for each row; `sorting`
+        is that of the driver's rows in another order than their own.
+        """
         self._atoms = tuple(atoms)
         self._held = [() if i == driver else tuple(held(i)) for i in range(len(atoms))]
-        self._price = price
+        self._price, self._sorting = price, sorting
         self._stats = [stats(i) for i in range(len(atoms))]
         self._driver = driver
         self._known = known
@@ -131,7 +136,7 @@ class Orderer:
         assert not best.absent, "a negated atom has unbound variables"
         orders = tuple(
             fitting(groups, held) or any_fitting(groups)
-            for groups, held in zip(best.groups, self._held, strict=True)
+            for groups, held in zip(best.groups, self._orders_at_hand(), strict=True)
         )
         steps = tuple(
             Seek(s.atom, in_order(s.columns, orders[s.atom])) if isinstance(s, Seek) else s
@@ -139,13 +144,23 @@ class Orderer:
         )
         return Plan(self._atoms, self._driver, steps, orders, best.cost)
 
+    def _orders_at_hand(self) -> list[Sequence[Order]]:
+        """Return the orders that cost nothing; a driver comes in the order of its columns."""
+        own = [tuple(range(len(atom.args))) for atom in self._atoms]
+        return [(own[i],) if i == self._driver else held for i, held in enumerate(self._held)]
+
     def _new_orders(self, state: _State) -> float:
         """Return the price of the orders that the plan needs and that do not exist."""
-        return self._price * sum(
-            self._stats[i].rows
-            for i, groups in enumerate(state.groups)
-            if i != self._driver and fitting(groups, self._held[i]) is None
-        )
+        total = 0.0
+        for i, groups in enumerate(state.groups):
+            if i != self._driver:
+                if fitting(groups, self._held[i]) is None:
+                    total += self._price * self._stats[i].rows
+            elif self._sorting:
+                own = tuple(range(len(self._atoms[i].args)))
+                if fitting(groups, (own,)) is None:
+                    total += self._sorting * self._stats[i].rows
+        return total
 
     # --- search ---
 

@@ -338,19 +338,21 @@ class StoredRelation:
         """Return a relation like this one, without rows."""
         return StoredRelation(self.name, self.domains, counted=self.counted)
 
-    def replace_at_commit(self, other: StoredRelation) -> None:
+    def replace_at_commit(self, other: StoredRelation, *, shown: bool = True) -> None:
         """Take over the rows of `other` when the epoch commits.
 
         Until then this relation shows the change as any other epoch does: rows that `other` lacks
-        are dead, rows that it adds are in the tail.
+        are dead, rows that it adds are in the tail. If nobody reads them until then (`shown` is
+        false) only the delta tells.
         """
         assert self._is_idle(), "the epoch has changed rows"
         before, after = self.rows(Version.OLD), other.rows(Version.NEW)
         self.delta = Delta(without(after, before), without(before, after))
-        deleted, inserted = self.delta.deleted, self.delta.inserted
-        self.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
-        ones = np.ones(inserted.shape[1], np.int64) if self.counted else None
-        self.add(inserted, np.zeros(inserted.shape[1], np.int32), ones)
+        if shown:
+            deleted, inserted = self.delta.deleted, self.delta.inserted
+            self.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+            ones = np.ones(inserted.shape[1], np.int64) if self.counted else None
+            self.add(inserted, np.zeros(inserted.shape[1], np.int32), ones)
         self._replacement = other
         self.touched = True
 
