@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tidelog.kernel.machine import run_code
 from tidelog.kernel.program import Functors
 from tidelog.logic.functors import CALLS, INFIX, PREFIX, Uniform
 from tidelog.maintain import functors
+from tidelog.maintain.functors import batches, ranges
 from tidelog.plan.body import Apply
 from tidelog.reference import functors as reference
 from tidelog.store.codec import Codec
@@ -547,9 +549,9 @@ def test_a_range_of_all_numbers_is_refused_before_it_is_allocated() -> None:
 class Counter:
     """Counts the calls of a function that a factory makes."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, factory: str) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, factory: str) -> None:
         self.calls = 0
-        make = getattr(functors, factory)
+        make = getattr(module, factory)
 
         def counting(*args: Any) -> Callable[..., Any]:
             function = make(*args)
@@ -560,14 +562,14 @@ class Counter:
 
             return call
 
-        monkeypatch.setattr(functors, factory, counting)
+        monkeypatch.setattr(module, factory, counting)
 
 
 @pytest.mark.parametrize("size", [100, 19_999, 100_000])
 def test_functors_are_computed_once_for_rows_that_are_alike(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    counter = Counter(monkeypatch, "scalar_functor")
+    counter = Counter(monkeypatch, functors, "scalar_functor")
     rows = [(text, start, 2) for text in ("tide", "log", "") for start in (0, 1, 9)]
     check(("substr", (SYMBOL, NUMBER, NUMBER), SYMBOL), repeated(rows, size))
     assert counter.calls == len(rows)
@@ -577,7 +579,7 @@ def test_functors_are_computed_once_for_rows_that_are_alike(
 
 
 def test_tests_are_computed_once_for_rows_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = Counter(monkeypatch, "scalar_test")
+    counter = Counter(monkeypatch, functors, "scalar_test")
     rows = [("a*", "aa"), ("a*", "b"), ("(", "b")]
     check_test("match", repeated(rows, 100_000), (SYMBOL, SYMBOL), Codec(RECORDS))
     assert counter.calls == 3
@@ -587,7 +589,7 @@ def test_tests_are_computed_once_for_rows_that_are_alike(monkeypatch: pytest.Mon
 def test_values_are_ranked_once_for_rows_that_are_alike(
     monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    counter = Counter(monkeypatch, "sort_key")
+    counter = Counter(monkeypatch, batches, "sort_key")
     rows = repeated([(deep_list(3), deep_list(n)) for n in range(5)], size)
     codec = Codec(RECORDS)
     args = columns(rows, (LIST, LIST), codec)
@@ -602,13 +604,13 @@ def test_ranges_of_floats_are_computed_once_for_rows_that_are_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = 0
-    original = functors.float_range
+    original = ranges.float_range
 
     def counting(*args: float) -> Any:
         nonlocal calls
         calls += 1
         return original(*args)
 
-    monkeypatch.setattr(functors, "float_range", counting)
+    monkeypatch.setattr(ranges, "float_range", counting)
     check_ranges(repeated([(0.0, 2.0, 0.5), (1.0, 0.0, 0.0)], 30_000), FLOAT, True)
     assert calls == 2

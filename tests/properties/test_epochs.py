@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.properties.comparing import difference
 from tidelog.reference import evaluate
 
 SHAPE = Shape(epochs=(2, 5), wide=0.2, floats=0.1, strings=0.2)
+ENGINES = ("reference", "kernel")
 BLOCKS = seed_blocks(100, 10, offset=50_000)
 
 Contents = dict[str, frozenset[Row]]
@@ -66,8 +68,8 @@ def wrong_change(before: Contents, after: Contents, changes: object) -> str | No
     return None
 
 
-def check_epochs(case: RandomCase) -> str | None:
-    database = tidelog.Database(case.program)
+def check_epochs(case: RandomCase, engine: str) -> str | None:
+    database = tidelog.Database(case.program, engine=engine)
     before = contents(database)
     for i, (epoch, state) in enumerate(zip(all_epochs(case), case.states(), strict=True)):
         with database.transaction() as transaction:
@@ -83,18 +85,19 @@ def check_epochs(case: RandomCase) -> str | None:
     return None
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seeds", BLOCKS, ids=str)
-def test_contents_and_changes(seeds: range) -> None:
-    check_cases(seeds, check_epochs, SHAPE)
+def test_contents_and_changes(seeds: range, engine: str) -> None:
+    check_cases(seeds, partial(check_epochs, engine=engine), SHAPE)
 
 
 class Stop(Exception):
     pass
 
 
-def check_aborts(case: RandomCase) -> str | None:
+def check_aborts(case: RandomCase, engine: str) -> str | None:
     """Before each epoch, try the next one and give it up; the epochs then go as if it never was."""
-    database = tidelog.Database(case.program)
+    database = tidelog.Database(case.program, engine=engine)
     epochs = list(all_epochs(case))
     states = case.states()
     for i, epoch in enumerate(epochs):
@@ -120,9 +123,10 @@ def check_aborts(case: RandomCase) -> str | None:
     return None
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seeds", seed_blocks(30, 10, offset=51_000), ids=str)
-def test_an_abort_leaves_everything_as_it_was(seeds: range) -> None:
-    check_cases(seeds, check_aborts, SHAPE)
+def test_an_abort_leaves_everything_as_it_was(seeds: range, engine: str) -> None:
+    check_cases(seeds, partial(check_aborts, engine=engine), SHAPE)
 
 
 FAILING = """

@@ -40,6 +40,8 @@ def run_program(
         given.setdefault(directive.relation, CheckedRows()).extend(rows)
     clock.lap("read the facts")
     plan = OutputPlan(Path() if output == "-" else Path(output))
+    if engine == "kernel":
+        _announce_compilation()
     with shown_progress() as progress:
         database = Database(
             program,
@@ -72,6 +74,18 @@ def run_program(
     clock.lap("write the results")
     if stats:
         print_stats(database, reports, clock)
+
+
+def _announce_compilation() -> None:
+    """Say that the first run is slow, to whoever sits in front of it."""
+    if sys.stderr.isatty():
+        from tidelog.kernel.warm import is_compiled
+
+        if not is_compiled():
+            print(
+                "compiling the kernels, once: half a minute (`tidelog warm` does it beforehand)",
+                file=sys.stderr,
+            )
 
 
 def _apply_epoch(database: Database, folder: Path) -> Transaction:

@@ -201,6 +201,50 @@ def see(rows, seen):
 
 
 @njit(cache=True)
+def largest_parts(rows, tags, tag_bits, largest):
+    """Raise the three numbers of `largest` to the largest word, level and count of a run."""
+    for i in range(rows.shape[1]):
+        largest[0] = max(largest[0], rows[0, i])
+        largest[1] = max(largest[1], tags[i] >> tag_bits)
+        largest[2] = max(largest[2], tags[i] & ((np.int64(1) << tag_bits) - 1))
+
+
+@njit(cache=True)
+def pack_tagged(rows, tags, tag_bits, level_bits, count_bits, into, start):
+    """Write row, level and count as one number each, from `start` on."""
+    for i in range(rows.shape[1]):
+        level = tags[i] >> tag_bits
+        count = tags[i] & ((np.int64(1) << tag_bits) - 1)
+        into[start + i] = (((rows[0, i] << level_bits) | level) << count_bits) | count
+
+
+@njit(cache=True)
+def unpack_tagged(packed, level_bits, count_bits, marks, counts):
+    """Take level and count out of such numbers, which leaves the rows."""
+    level_mask = (np.int64(1) << level_bits) - 1
+    count_mask = (np.int64(1) << count_bits) - 1
+    for i in range(packed.shape[0]):
+        key = packed[i]
+        counts[i] = key & count_mask
+        key >>= count_bits
+        marks[i] = key & level_mask
+        packed[i] = key >> level_bits
+
+
+@njit(cache=True)
+def split_tags(tags, tag_bits, marks, counts):
+    """Write the levels and the counts of tags; return whether all counts fit 31 bits."""
+    mask = (np.int64(1) << tag_bits) - 1
+    most = np.int64(0)
+    for i in range(tags.shape[0]):
+        marks[i] = tags[i] >> tag_bits
+        count = tags[i] & mask
+        most = max(most, count)
+        counts[i] = count
+    return most < (np.int64(1) << 31)
+
+
+@njit(cache=True)
 def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     """Write the union of two sets of rows, with the counts of rows in both added up."""
     i = j = out = 0

@@ -76,6 +76,14 @@ def cache_folder() -> Path:
     return Path(kernel.stats.cache_path)
 
 
+def is_compiled() -> bool:
+    """Return whether some earlier process has compiled the join, which takes longest."""
+    from tidelog.kernel.join import join
+
+    kernel: Any = join
+    return any(Path(kernel.stats.cache_path).glob("join.join-*.nbi"))
+
+
 @contextmanager
 def watch_compilation(started: Callable[[str], None], finished: Compiled) -> Iterator[None]:
     """Report the entry kernels that are compiled meanwhile; those that are loaded are not."""

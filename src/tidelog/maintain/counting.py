@@ -1,4 +1,4 @@
-"""Non-recursive relations: counting on delta joins (ALGORITHMS.md, 1).
+"""Non-recursive relations: counting on delta joins.
 
 Each row's count is the number of body assignments, over all rules, that derive it, and one more if
 it is given. For a body A1..An the signed change is

@@ -21,7 +21,7 @@ from tidelog.maintain.rules import RuleJoins
 from tidelog.plan.body import AtomUse
 from tidelog.store.merging import merge
 from tidelog.store.relation import StoredRelation, Version
-from tidelog.store.run import ALIVE, NO_MARKS, Run, Words, compact_counts, sort_marked, table_of
+from tidelog.store.run import ALIVE, NO_MARKS, Run, Words, table_of
 
 _ROUNDS_OUT_OF_USE = 3
 _MOST_OLDER = 4
@@ -30,6 +30,7 @@ _MOST_OLDER = 4
 _COUNT_BITS = 40
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
 _BITMAP_BITS = 28  # 32 MB
+_VERY_LARGE = 1 << 25
 _GROWTH = 2
 
 
@@ -65,7 +66,8 @@ class Fixpoint:
             self._round()
             self._catalog.meter.reached(self._level, sum(r.stored for r in self._into.values()))
         for relation in self._into.values():
-            relation.replace_runs(_finished(relation.primary.runs))
+            runs, relation.primary.runs = relation.primary.runs, []
+            relation.replace_runs(_finished(runs))
         return self._level
 
     def _see(self, name: str, rows: Words) -> None:
@@ -167,43 +169,56 @@ def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
     return np.zeros(max(1, (1 << bits) // 64), np.int64)
 
 
-def _finished(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs as one, with levels and counts apart."""
+def _finished(runs: list[Run]) -> list[Run]:
+    """Return the runs as one, with levels and counts apart; used up on the way.
+
+    Very large runs are left as they are: there must not be room for all rows twice.
+    """
     if len(runs) > _MOST_OLDER:
         packed = _sorted_at_once(runs)
         if packed is not None:
             return [packed]
-    runs = list(runs)
-    while len(runs) > 1:  # like sizes with like sizes
-        runs = [merge(pair[0], pair[1]) if len(pair) > 1 else pair[0] for pair in _pairs(runs)]
-    return [
-        Run(
-            run.words, (run.counts >> _COUNT_BITS).astype(np.int32),
-            compact_counts(run.counts & _COUNT_MASK),
-        )
-        for run in runs
-        if run.counts is not None
-    ]  # fmt: skip
+    while len(runs) > 1 and (len(runs) > _MOST_OLDER or sum(map(len, runs)) < _VERY_LARGE):
+        runs.sort(key=len)
+        runs[:2] = [merge(runs[0], runs[1])]
+    finished = []
+    while runs:
+        finished.append(_untagged(runs.pop()))
+    return sorted(finished, key=len, reverse=True)
+
+
+def _untagged(run: Run) -> Run:
+    """Return the run with its levels and counts apart."""
+    tags = run.counts
+    assert tags is not None
+    marks, counts = np.empty(len(run), np.int32), np.empty(len(run), np.int32)
+    if kernel.split_tags(tags, _COUNT_BITS, marks, counts):
+        return Run(run.words, marks, counts)
+    return Run(run.words, marks, tags & _COUNT_MASK)
 
 
 def _sorted_at_once(runs: Sequence[Run]) -> Run | None:
     """Return all rows in one run by sorting them, where row, level and count fit one word."""
     if runs[0].words.shape[0] > 1:
         return None
-    tags = np.concatenate([run.counts for run in runs if run.counts is not None])
-    levels, counts = tags >> _COUNT_BITS, tags & _COUNT_MASK
-    count_bits = int(counts.max()).bit_length()
-    bits = count_bits + int(levels.max()).bit_length()
-    words = np.concatenate([run.words for run in runs], axis=1)
-    if bits > 31 or bits + int(words.max()).bit_length() > 63:
+    largest = np.zeros(3, np.int64)
+    for run in runs:
+        kernel.largest_parts(run.words, run.counts, _COUNT_BITS, largest)
+    word_bits, level_bits, count_bits = (int(part).bit_length() for part in largest)
+    if word_bits + level_bits + count_bits > 63 or level_bits > 29 or count_bits > 31:
         return None
-    words, packed = sort_marked(words, ((levels << count_bits) | counts).astype(np.int32))
-    return Run(words, packed >> count_bits, packed & np.int32((1 << count_bits) - 1))
-
-
-def _pairs(runs: Sequence[Run]) -> list[Sequence[Run]]:
-    by_size = sorted(runs, key=len)
-    return [by_size[i : i + 2] for i in range(0, len(by_size), 2)]
+    n = sum(map(len, runs))
+    packed = np.empty((1, n), np.int64)
+    start = 0
+    for run in runs:
+        kernel.pack_tagged(
+            run.words, run.counts, _COUNT_BITS, level_bits, count_bits, packed[0], start
+        )
+        start += len(run)
+    packed[0].sort()
+    marks, counts = np.empty(n, np.int32), np.empty(n, np.int32)
+    kernel.unpack_tagged(packed[0], level_bits, count_bits, marks, counts)
+    return Run(packed, marks, counts)
 
 
 def _merge_older(relation: StoredRelation) -> None:

@@ -1,4 +1,4 @@
-"""The level repair: how a recursive stratum follows a change (ALGORITHMS.md, 2).
+"""The level repair: how a recursive stratum follows a change.
 
 Levels are shortest hyperpath lengths, and are repaired as such:
 

@@ -117,11 +117,11 @@ class Index:
         """Return what kernels need to know of the runs, the tail last."""
         runs = self.all_runs()
         if self._table is None or self._described != runs:
-            self._table = np.empty((len(runs), t.WORDS + self.layout.words), np.int64)
+            table = np.empty((len(runs), t.WORDS + self.layout.words), np.int64)
             for number, run in enumerate(runs):
                 run.need_directory()
-                run.describe(self._table[number])
-            self._described = list(runs)
+                table[number] = run.describe()
+            self._table, self._described = table, list(runs)
         return self._table
 
     def old_table(self) -> NDArray[np.int64]:
@@ -250,7 +250,9 @@ class Index:
                 self._advance(busy, len(busy.a) + len(busy.b))
         for i, run in enumerate(self.runs):
             if run.dead * _DEAD_SHARE > len(run) and self._merge_of(run) is None:
-                if len(run) <= STEP or run.dead == len(run):
+                if run.dead == len(run):
+                    self.runs[i] = nothing_like(run)
+                elif len(run) <= STEP:
                     self.runs[i] = without_dead(run)
                 else:
                     self.merges.append(Merge(run, nothing_like(run)))
@@ -260,7 +262,10 @@ class Index:
         """Merge two runs that are close in size, or begin to; return False if there are none."""
         for i in range(len(self.runs) - 1, 0, -1):
             larger, smaller = self.runs[i - 1 : i + 1]
-            is_close = len(smaller) * _GROWTH > len(larger) or len(larger) < SMALL
+            if len(larger) < SMALL:
+                is_close = len(self.runs) >= MOST_RUNS - 1  # these can wait for each other
+            else:
+                is_close = len(smaller) * _GROWTH > len(larger)
             if not is_close or self._merge_of(larger) or self._merge_of(smaller):
                 continue
             if len(larger) + len(smaller) <= STEP:

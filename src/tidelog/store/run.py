@@ -34,8 +34,8 @@ class Run:
     """Sorted rows. Without marks all of them are alive at level 0; without counts none is kept."""
 
     __slots__ = (
-        "_directory", "_marks", "_shift", "_size", "counts", "dead", "marks_address", "words",
-        "words_address",
+        "_counts", "_directory", "_marks", "_row", "_shift", "_size", "dead", "marks_address",
+        "words", "words_address",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +47,7 @@ class Run:
         self._size = int(self.words.shape[1])
         self._directory: NDArray[np.int32] | None = None
         self._shift = 0
+        self._row: NDArray[np.int64] | None = None  # as kernels see it
         self.marks = marks
         self.counts = counts
         self.dead = dead
@@ -61,20 +62,36 @@ class Run:
     def marks(self, marks: Marks | None) -> None:
         self._marks = None if marks is None else _own(marks, np.int32)
         self.marks_address = 0 if self._marks is None else address(self._marks)
+        self._row = None
+
+    @property
+    def counts(self) -> Counts | None:
+        """The counts, or None when none are kept."""
+        return self._counts
+
+    @counts.setter
+    def counts(self, counts: Counts | None) -> None:
+        self._counts = counts
+        self._row = None
 
     def __len__(self) -> int:
         return self._size
 
-    def describe(self, into: NDArray[np.int64]) -> None:
-        """Write what kernels need to know of the run (kernel/table.py)."""
-        size, counts = self._size, self.counts
-        into[t.SIZE], into[t.MARKS] = size, self.marks_address
-        into[t.COUNTS] = 0 if counts is None else address(counts)
-        into[t.WIDE] = counts is not None and counts.dtype == np.int64
-        into[t.DIRECTORY] = 0 if self._directory is None else address(self._directory)
-        into[t.SHIFT] = self._shift
-        for word in range(self.words.shape[0]):
-            into[t.WORDS + word] = self.words_address + 8 * size * word
+    def describe(self) -> NDArray[np.int64]:
+        """Return what kernels need to know of the run, a row of their table (kernel/table.py)."""
+        row = self._row
+        if row is None:
+            size, counts = self._size, self._counts
+            row = self._row = np.array(
+                [
+                    size, self.marks_address, 0 if counts is None else address(counts),
+                    counts is not None and counts.dtype == np.int64,
+                    0 if self._directory is None else address(self._directory), self._shift,
+                    *(self.words_address + 8 * size * w for w in range(self.words.shape[0])),
+                ],
+                np.int64,
+            )  # fmt: skip
+        return row
 
     def need_directory(self) -> None:
         """Make the directory of a large run, if it has none (kernel/table.py)."""
@@ -87,18 +104,18 @@ class Run:
         self._shift = max(0, high.bit_length() - (n // _ROWS_PER_ENTRY).bit_length())
         self._directory = np.empty((high >> self._shift) + 3, np.int32)
         t.fill_directory(self.words, n, self._shift, self._directory)
+        self._row = None
 
     def table(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the run, as that of an order with one run."""
-        table = np.empty((1, t.WORDS + self.words.shape[0]), np.int64)
-        self.describe(table[0])
-        return table
+        return self.describe()[None, :]
 
     def rewrite(self, words: Words) -> None:
         """Replace the words by those of the same rows in another layout."""
         self.words = words
         self.words_address = address(words)
         self._directory, self._shift = None, 0
+        self._row = None
 
     @property
     def nbytes(self) -> int:
