@@ -80,3 +80,14 @@ def test_an_aggregate_may_fail_where_nobody_asks_for_it(aggregate: str) -> None:
     assert len(kernel.rows("p")) == 1
     kernel.apply({"b": {(1,)}}, {"a": {(1, 2**63 - 1)}})
     assert len(kernel.rows("p")) == 2
+
+
+def test_a_sum_grouped_by_what_its_recursion_binds_has_values() -> None:
+    program = Program.parse("""
+        .decl ar(c0: number, c1: number)
+        .decl dr(c0: number, c1: number, c2: number)
+        dr(v4, v1, v2) :- dr(v2, 0, v1), v4 = sum w1 : { ar(v2, w1), !ar(w1, 3) }.
+        dr(v1, 0, v1) :- ar(v1, v2).
+    """)
+    kernel = KernelEngine(program, {"ar": {(4, 4)}})
+    assert kernel.rows("dr") == {(4, 0, 4), (4, 4, 4)}

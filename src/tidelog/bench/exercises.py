@@ -46,6 +46,9 @@ EXERCISES = (
         path(x, z) :- path(x, y), edge(y, z).
         .decl two(x: number, z: number)
         two(x, z) :- edge(x, y), edge(y, z), !edge(x, z).
+        .decl farthest(x: number, y: number, n: number)
+        farthest(x, y, n) :-
+            edge(x, _), y = max z : { path(x, z) }, n = count : { path(x, _) }.
         """,
         {"edge": [*_CHAIN, (60, 0)]},
         (

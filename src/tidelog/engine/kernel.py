@@ -22,10 +22,12 @@ from tidelog.maintain.aggregate import Aggregate
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
+from tidelog.maintain.extremes import Extremes, is_extreme
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.progress import Meter, Progress
 from tidelog.maintain.strategy import Strategy
+from tidelog.maintain.sums import Sums, is_sum
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
@@ -72,6 +74,10 @@ class KernelEngine:
         if layer.recompute is not None:
             return Recompute(self._catalog, layer, self._program)
         if layer.aggregation is not None:
+            if is_sum(layer.aggregation):
+                return Sums(self._catalog, layer.aggregation)
+            if is_extreme(layer.aggregation):
+                return Extremes(self._catalog, layer.aggregation)
             return Aggregate(self._catalog, layer.aggregation)
         if not layer.rules:
             return None
@@ -97,6 +103,7 @@ class KernelEngine:
             try:
                 layers = self._run_layers(first=True)
                 self._functional.check(new_only=False)
+                catalog.stamp = object()
                 if self._expects_updates:
                     for _, strategy in self._strategies:
                         strategy.prepare()
@@ -126,11 +133,11 @@ class KernelEngine:
         """Bootstrap or update all layers; return what they did."""
         meter, layers = self._catalog.meter, []
         meter.begin()
-        self._catalog.stamp = object()
         for layer, strategy in self._strategies:
             start, before = time.perf_counter(), meter.touched
             meter.enter(layer.relations)
             if first:
+                self._catalog.stamp = object()  # the layers below have their sizes now
                 strategy.bootstrap()
             else:
                 strategy.update()
@@ -209,7 +216,9 @@ class KernelEngine:
                 raise
             break
         for relation in catalog.everything():
-            relation.commit()
+            if relation.touched:
+                relation.commit()
+                catalog.note_size(relation)
         self._given_facts = given_facts
         for name, more in unchanged.items():
             held = ignored.get(name, Ignored())

@@ -14,7 +14,7 @@ class LayerReport:
 
     relations: tuple[str, ...]
     strategy: str
-    """`counting`, `elastic`, `aggregate` or `recompute`."""
+    """`counting`, `elastic`, `sums`, `extremes`, `aggregate` or `recompute`."""
     choice: str
     """`update`, `bootstrap` or `nothing to do`."""
     why: str

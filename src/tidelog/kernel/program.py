@@ -378,8 +378,8 @@ class JoinProgram:
         for slot, type_, field in self._table_slots:
             self._initial[slot] = address(type_, field)
 
-    def run(self, out: Array, settle_level: int = 0) -> Iterator[int]:
-        """Run the join; yield how many columns of `out` are filled, chunk by chunk."""
+    def begin(self, settle_level: int = 0) -> None:
+        """Make ready to run the join from its beginning."""
         state = self.state
         state[:] = 0
         state[k.DOWN] = 1
@@ -388,25 +388,41 @@ class JoinProgram:
         self.cursor[:] = 0
         self.rest[0] = 0
         self.flagged[0] = -1
+
+    def advance(self, out: Array) -> tuple[int, bool]:
+        """Run on; return how many columns of `out` are filled, and whether that was all.
+
+        It comes back early when `out` is full, and every now and then to give a chance to stop.
+        """
+        state = self.state
+        state[k.FUEL] = FUEL
+        status = join(
+            self.steps, self.parts, self.cols, self.segments, self.fields, self.atoms,
+            self.runs, self.code, self.emits, self.pieces, self.slots, self.low, self.high,
+            self.cursor, self.rest, self.flagged, out, state, self.mode,
+        )  # fmt: skip
+        if status == k.WIDEN:
+            raise Overflowed(int(state[k.WIDEN_COLUMN]), int(state[k.WIDEN_VALUE]))
+        if status == k.OUT_OF_FUEL:
+            return 0, False
+        filled = int(state[k.FILLED])
+        state[k.FILLED] = 0
+        return filled, status == k.DONE
+
+    def let_go(self) -> None:
+        """Forget the runs that were read: their memory may be wanted."""
+        self._kept.clear()
+
+    def run(self, out: Array, settle_level: int = 0) -> Iterator[int]:
+        """Run the join; yield how many columns of `out` are filled, chunk by chunk."""
+        self.begin(settle_level)
         try:
-            while True:
-                state[k.FUEL] = FUEL
-                status = join(
-                    self.steps, self.parts, self.cols, self.segments, self.fields, self.atoms,
-                    self.runs, self.code, self.emits, self.pieces, self.slots, self.low, self.high,
-                    self.cursor, self.rest, self.flagged, out, state, self.mode,
-                )  # fmt: skip
-                if status == k.WIDEN:
-                    raise Overflowed(int(state[k.WIDEN_COLUMN]), int(state[k.WIDEN_VALUE]))
-                if status != k.OUT_OF_FUEL:
-                    yield int(state[k.FILLED])
-                    state[k.FILLED] = 0
-                else:
-                    yield 0  # a chance to stop
-                if status == k.DONE:
-                    return
+            done = False
+            while not done:
+                filled, done = self.advance(out)
+                yield filled
         finally:
-            self._kept.clear()
+            self.let_go()
 
     @property
     def failed(self) -> bool:

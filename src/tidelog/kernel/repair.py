@@ -90,6 +90,15 @@ def lose(table, words, rows, fires, n, log, logged, lost):
 
 
 @njit(cache=True)
+def old_levels(table, words, rows, n, marks):
+    """Write the flagged mark of each row of a bucket: its old level, or that it was not there."""
+    fingers = np.zeros(MOST_RUNS, np.int64)
+    for i in range(n):
+        _, _, mark = _find(table, words, rows, i, fingers)
+        marks[i] = _FLAG | (mark if mark <= _DEAD_NOW else _NEVER)
+
+
+@njit(cache=True)
 def _place(keys, waiting, words, rows, i):
     """Return where the row is in the hash table, or the free place where it belongs."""
     mixed = np.int64(0)

@@ -242,3 +242,38 @@ def bury(table, log, logged, dead):
         elif mark >= _DEAD_NOW and mark != _DEAD:
             return False
     return True
+
+
+@njit(cache=True)
+def extremes(table, words, low, high, n, largest, limit, word, shift, mask, values, found):
+    """Write for each range of rows [low, high] the smallest or largest value of a column.
+
+    The rows of a range differ in this column first, so that its first or last row that is alive
+    has the value. `found` tells which ranges have one.
+    """
+    for i in range(n):
+        found[i] = False
+        for r in range(table.shape[0]):
+            size = table[r, SIZE]
+            if size == 0:
+                continue
+            bound = high if largest else low
+            at = first_not_before(table, r, words, bound, i, np.int64(0))
+            if largest and not (at < size and is_equal(table, r, words, at, high, i)):
+                at -= 1
+            while 0 <= at < size:
+                if largest:
+                    if _is_before(table, r, words, at, low, i):
+                        break
+                elif not (
+                    _is_before(table, r, words, at, high, i)
+                    or is_equal(table, r, words, at, high, i)
+                ):
+                    break
+                if table[r, MARKS] == 0 or load32(table[r, MARKS], at) <= limit:
+                    value = (load64(table[r, WORDS + word], at) >> shift) & mask
+                    if not found[i] or (value > values[i]) == largest:
+                        values[i] = value
+                    found[i] = True
+                    break
+                at += -1 if largest else 1

@@ -55,9 +55,17 @@ class Catalog:
         self._fields: dict[Type, _RecordFields] = {}
         self.meter = Meter()
         self.stamp = object()
-        """Replaced when plans may be out of date: at epochs, rounds of a bootstrap, relayouts."""
+        """Replaced when plans may be out of date: when sizes have changed much, or layouts."""
+        self._sizes: dict[str, int] = {}
 
     # --- for joins ---
+
+    def note_size(self, relation: StoredRelation) -> None:
+        """Have joins planned anew if the size of a relation has changed much."""
+        size = relation.stored.bit_length()
+        if self._sizes.get(relation.name) != size:
+            self._sizes[relation.name] = size
+            self.stamp = object()
 
     def buffer(self, height: int) -> NDArray[np.int64]:
         """Return an array for the output of a join; `give_back` keeps it for the next one."""

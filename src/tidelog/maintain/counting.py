@@ -78,9 +78,10 @@ class Counting:
         given = self._given.delta
         if given:
             self.choice = UPDATE
-        tally.merge(given.inserted, np.ones(given.inserted.shape[1], np.int64))
-        tally.merge(given.deleted, np.full(given.deleted.shape[1], -1, np.int64))
-        self._relation.delta = self._apply(tally.nonzero())
+            tally.merge(given.inserted, np.ones(given.inserted.shape[1], np.int64))
+            tally.merge(given.deleted, np.full(given.deleted.shape[1], -1, np.int64))
+        if len(tally):
+            self._relation.delta = self._apply(tally.nonzero())
 
     def read(self, relation: str, version: Version) -> Words:
         """Return the rows of one of the relations, sorted."""
@@ -104,16 +105,19 @@ class Counting:
         if not len(change):
             return relation.no_delta()
         found = relation.find(change.rows)
-        counts = relation.counts_at(found) + change.sums
-        assert (counts >= 0).all(), f"negative counts in {relation.name}"
+        counts = found.counts + change.sums
+        assert counts.min() >= 0, f"negative counts in {relation.name}"
         present = found.present
-        new = ~present & (counts > 0)
-        gone = present & (counts == 0)
-        relation.set_counts(found, counts)
-        deleted = _columns(change.rows, gone)
-        relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
-        inserted = _columns(change.rows, new)
-        relation.add(inserted, None, counts[new])
+        deleted = inserted = relation.no_rows()
+        if present.any():
+            relation.set_counts(found, counts)
+            gone = present & (counts == 0)
+            deleted = _columns(change.rows, gone)
+            relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+        if not present.all():
+            new = ~present & (counts > 0)
+            inserted = _columns(change.rows, new)
+            relation.add(inserted, None, counts[new])
         return Delta(inserted, deleted)
 
     def _reader(self, driver: int | None) -> Reader:

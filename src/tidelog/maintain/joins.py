@@ -340,24 +340,29 @@ class RuleJoin:
         return stored.arranged(run, order)
 
     def _run_stage(self, stage: _Stage, settle_level: int) -> Iterator[tuple[Words, int]]:
-        out = self._catalog.buffer(stage.program.out_height)
-        stage.program.refresh(self._catalog.record_address)
+        program = stage.program
+        out = self._catalog.buffer(program.out_height)
+        program.refresh(self._catalog.record_address)
+        program.begin(settle_level)
         try:
-            for n in stage.program.run(out, settle_level):
+            done = False
+            while not done:
+                n, done = program.advance(out)
                 if n:
                     yield out, n
-                else:  # long without a result
+                elif not done:  # long without a result
                     self._catalog.meter.found(0)
         except Overflowed as error:
             slot = next(
-                name for name, number in stage.program._slots.items()
-                if number == stage.program.emits[error.place, 0]
+                name for name, number in program._slots.items()
+                if number == program.emits[error.place, 0]
             )  # fmt: skip
             domain = self._domains[slot]
             raise DomainOverflow(domain, error.code + domain.bias) from None
         finally:
+            program.let_go()
             self._catalog.give_back(out)
-        self.failed = self.failed or stage.program.failed
+        self.failed = self.failed or program.failed
 
     def _run_from(
         self,

@@ -205,8 +205,9 @@ class Repair:
             for name, held in waiting.items():
                 rows, counts = held.take(level)
                 if rows.shape[1]:
-                    order = sorted_order(rows)
-                    rows, counts = np.ascontiguousarray(rows[:, order]), counts[order]
+                    if len(counts) > 1:
+                        order = sorted_order(rows)
+                        rows, counts = np.ascontiguousarray(rows[:, order]), counts[order]
                     if flagged:
                         bucket[name] = self._enter(name, rows, counts)
                     else:
@@ -243,9 +244,10 @@ class Repair:
 
         DEAD_NOW stands for the level of a row that was not there.
         """
-        found = self._relations[name].find(rows, k.DEAD_NOW)
-        marks = np.where(found.present, found.marks | k.FLAG, k.FLAG | k.DEAD_NOW)
-        return Run(rows, marks.astype(np.int32))
+        primary = self._relations[name].primary
+        marks = np.empty(rows.shape[1], np.int32)
+        kernel.old_levels(primary.table(), primary.layout.words, rows, rows.shape[1], marks)
+        return Run(rows, marks)
 
     def _enter(self, name: str, rows: Words, counts: Levels) -> Run:
         """Put rows into the bucket: flagged, new ones in the tail; return them and their marks."""

@@ -162,12 +162,11 @@ class _Lowering:
         return tuple(layers)
 
     def _require_stratified(self, names: frozenset[str], rules: tuple[Rule, ...]) -> None:
-        aggregated = {self.aggregations[name].source for name in names & set(self.aggregations)}
-        for rule in rules:
-            if aggregated & names or any(a.negated and a.relation in names for a in rule.atoms):
-                for stratum in self._program.strata:
-                    if names.intersection(stratum.relations):
-                        raise _GroupsInRecursionError(stratum)
+        negated = any(a.negated and a.relation in names for rule in rules for a in rule.atoms)
+        if negated or names.intersection(self.aggregations):
+            for stratum in self._program.strata:
+                if names.intersection(stratum.relations):
+                    raise _GroupsInRecursionError(stratum)
 
 
 def relations_read(stratum: p.Stratum) -> set[str]:
