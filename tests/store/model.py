@@ -89,9 +89,9 @@ def compare(relation: StoredRelation, model: Model) -> None:
     rows = sorted(known)
     found = relation.find(words_of(relation, rows), DEAD - 1)
     assert found.present.all()
-    assert relation.marks_at(found).tolist() == [known[row].mark for row in rows]
+    assert found.marks.tolist() == [known[row].mark for row in rows]
     if relation.counted:
-        assert relation.counts_at(found).tolist() == [known[row].count for row in rows]
+        assert found.counts.tolist() == [known[row].count for row in rows]
 
 
 class Driver:
@@ -185,7 +185,7 @@ class Driver:
         limit = self.rng.choice([0, 2, ALIVE, DEAD_NOW, DEAD - 1])
         rows = sorted({*self.some(self.model.runs), *self.random_rows(10)})
         found = self.relation.find(words_of(self.relation, rows), limit)
-        marks, counts = self.relation.marks_at(found), self.relation.counts_at(found)
+        marks, counts = found.marks, found.counts
         for i, row in enumerate(rows):
             entry = self.model.get(row)
             if entry is None or entry.mark > limit:

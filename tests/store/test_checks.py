@@ -189,7 +189,7 @@ def test_an_order_built_during_an_epoch_ends_with_it(raw: bool, commits: bool) -
     expected = sorted({*ROWS, (9, 9)} - {(2, 2)}) if commits else ROWS
     assert all(shown(relation, version) == expected for version in Version)
     found = relation.find(words_of(relation, [(0, 1), (4, 3)]))
-    assert relation.marks_at(found).tolist() == ([3, 2] if commits else [0, 0])
+    assert found.marks.tolist() == ([3, 2] if commits else [0, 0])
 
 
 def test_flagged_rows_of_the_tail_outlive_the_next_rows() -> None:
@@ -206,14 +206,14 @@ def test_what_came_and_went_is_in_no_version() -> None:
     relation.add(row, None, np.ones(1, np.int64))
     relation.set_marks(row, marks(DEAD_NOW))
     assert all(shown(relation, version) == ROWS for version in Version)
-    assert relation.marks_at(relation.find(row, DEAD - 1)).tolist() == [GONE]
+    assert relation.find(row, DEAD - 1).marks.tolist() == [GONE]
     relation.add(words_of(relation, [(8, 8)]), None, np.ones(1, np.int64))
     relation.set_marks(row, marks(1))  # it can come back,
     assert (9, 9) in shown(relation, Version.NEW)
     relation.set_marks(row, marks(DEAD_NOW))
     relation.add(row, marks(2), np.full(1, 7))  # or be added again
     found = relation.find(row)
-    assert (relation.marks_at(found)[0], relation.counts_at(found)[0]) == (2, 7)
+    assert (found.marks[0], found.counts[0]) == (2, 7)
     relation.set_marks(row, marks(DEAD_NOW))
     relation.commit()
     relation._check()
@@ -307,11 +307,11 @@ def test_merging_takes_both_counted_or_none() -> None:
 
 def test_counts_grow_beyond_32_bits_and_come_back() -> None:
     relation = relation_with(ROWS)
-    found = relation.find(words_of(relation, ROWS))
-    relation.set_counts(found, np.full(len(ROWS), 2**31))
-    assert set(relation.counts_at(found).tolist()) == {2**31}
+    rows = words_of(relation, ROWS)
+    relation.set_counts(relation.find(rows), np.full(len(ROWS), 2**31))
+    assert set(relation.find(rows).counts.tolist()) == {2**31}
     relation.abort()
-    assert set(relation.counts_at(found).tolist()) == {1}
+    assert set(relation.find(rows).counts.tolist()) == {1}
     assert compact_counts(np.array([2**31 - 1])).dtype == np.int32
     assert compact_counts(np.array([2**31])).dtype == np.int64
     assert compact_counts(np.zeros(0, np.int64)).dtype == np.int32
@@ -322,7 +322,7 @@ def test_merged_counts_of_different_widths() -> None:
     relation.add(words_of(relation, [(9, 9)]), None, np.array([2**40]))
     relation.commit()
     found = relation.find(words_of(relation, [*ROWS, (9, 9)]))
-    assert relation.counts_at(found).tolist() == [1] * len(ROWS) + [2**40]
+    assert found.counts.tolist() == [1] * len(ROWS) + [2**40]
 
 
 def test_a_new_order_needs_a_current_layout() -> None:

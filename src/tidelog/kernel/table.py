@@ -144,21 +144,6 @@ def find(table, words, limit, rows, n, found):
 
 
 @njit(cache=True)
-def read_back(table, n, found):
-    """Write the marks and counts of rows that were found, as they are now."""
-    for i in range(n):
-        r, at = found[0, i], found[1, i]
-        if r >= 0:
-            if table[r, MARKS] != 0:
-                found[2, i] = load32(table[r, MARKS], at)
-            if table[r, COUNTS] != 0:
-                if table[r, WIDE]:
-                    found[3, i] = load64(table[r, COUNTS], at)
-                else:
-                    found[3, i] = load32(table[r, COUNTS], at)
-
-
-@njit(cache=True)
 def write_marks(table, tail, words, rows, marks, n, from_fields, fields, log, logged):
     """Change the marks of rows that are not dead; return how many entries the log has.
 

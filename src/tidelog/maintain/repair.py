@@ -37,6 +37,9 @@ from tidelog.store.run import ALIVE, Run, Words, sorted_order
 
 Levels = NDArray[np.int64]
 
+# How much of an update is done when a phase begins, as a rule.
+_LOSE, _LOOK_BACK, _SETTLE = 0.0, 0.4, 0.5
+
 
 class Repair:
     """One update of a stratum."""
@@ -46,9 +49,13 @@ class Repair:
         catalog: Catalog,
         joins: Sequence[RuleJoins],
         relations: Mapping[str, StoredRelation],
-        pace: Callable[[str], None],
+        pace: Callable[[float, int], None],
     ) -> None:
-        """`pace` is called often, with the phase; it raises to end the update."""
+        """Prepare an update.
+
+        `pace` is called often; it raises to end the update. It is told how much of an update was
+        done before the phase at hand, and the level that has been reached in it.
+        """
         self._catalog = catalog
         self._joins = joins
         self._relations = relations
@@ -66,7 +73,6 @@ class Repair:
         """Repair all levels and counts, and set the deltas."""
         affected = self._lose()
         self.affected = sum(rows.shape[1] for rows in affected.values())
-        self._pace("lost")
         waiting = {name: Waiting(relation) for name, relation in self._relations.items()}
         self._look_back(affected, waiting)
         self._settle(waiting)
@@ -101,7 +107,7 @@ class Repair:
                         assert instances.fires is not None
                         for at, lost in self._take_counts(head, instances.rows, instances.fires):
                             buckets.setdefault(at, {}).setdefault(head, []).append(lost)
-                        self._pace("lose")
+                        self._pace(_LOSE, level)
             if flagged:
                 for name, rows in bucket.items():
                     self._mark(name, rows, k.DEAD_NOW)
@@ -174,7 +180,7 @@ class Repair:
                 for instances in joins.run(HEAD, k.LOOK_BACK, self._back_reader(), [Run(rows)]):
                     assert instances.fires is not None
                     waiting[name].offer(instances.rows, instances.fires, 0)
-                    self._pace("look back")
+                    self._pace(_LOOK_BACK, 0)
 
     def _back_reader(self) -> Reader:
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
@@ -222,7 +228,7 @@ class Repair:
                     ):  # fmt: skip
                         assert instances.fires is not None
                         waiting[head].offer(instances.rows, instances.fires, level)
-                        self._pace("settle")
+                        self._pace(_SETTLE, level)
             if flagged:
                 for name, run in bucket.items():
                     self._mark(name, run.words, level)

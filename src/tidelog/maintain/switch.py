@@ -18,6 +18,10 @@ _WEIGHT = 0.3  # of the latest update in the average
 _HOPELESS = 1.1  # bootstraps: an update that is foretold to take longer is not tried
 _PROMISING = 0.8  # bootstraps: one that is foretold to take less gets more time
 _PATIENCE = 1.5  # times what was foretold
+_DEEP = 500  # levels
+_DEEP_SHARE = 1.0
+_VAIN = 1.2  # times what it took until it was given up: the least that an update would have taken
+_PHASE = 0.45  # of an update, for each of its two long phases
 _DOUBT = 0.8  # an estimate that kept updates from being tried shrinks, so that one is tried again
 
 
@@ -34,13 +38,34 @@ class Switch:
 
     def __init__(self) -> None:
         self.bootstrap_seconds = 0.0
+        self._levels = 0
+        self._share = 0.0
         self._per_row = {"inserted": 0.0, "deleted": 0.0}
         """Seconds of an update for each row of the change, by what most of its rows were."""
+
+    def bootstrapped(self, seconds: float, levels: int) -> None:
+        """Learn from a bootstrap."""
+        self.bootstrap_seconds, self._levels = seconds, levels
+
+    def is_nearly_there(self, seconds: float, done: float, level: int) -> bool:
+        """Return whether an update over its budget will end before a bootstrap would.
+
+        Only where there are so many levels that each costs about the same can that be told: from
+        the level that has been reached. `done` is the part of an update before the phase at hand.
+        """
+        if self._levels < _DEEP or not self._share:
+            return False
+        part = done + _PHASE * min(1.0, level / self._levels)
+        return part > 0 and seconds / part < _PROMISING * self.bootstrap_seconds
 
     def verdict(self, inserted: int, deleted: int, share: float) -> Verdict:
         """Return how long an update for so many rows may take; `share` is the usual budget."""
         whole = self.bootstrap_seconds
+        self._share = share
         usual = max(LEAST_SECONDS, share * whole) if share else 0.0
+        if usual and self._levels >= _DEEP:
+            # Bootstrap and update both walk through the levels, so neither is much slower.
+            usual = max(usual, _DEEP_SHARE * whole)
         kind, rows = _kind(inserted, deleted)
         foretold = self._per_row[kind] * rows
         if foretold > max(_HOPELESS * whole, usual):
@@ -58,13 +83,24 @@ class Switch:
         known = self._per_row[kind]
         self._per_row[kind] = cost if known == 0.0 else known + _WEIGHT * (cost - known)
 
+    def abandoned(self, inserted: int, deleted: int, seconds: float) -> None:
+        """Learn from an update that was given up, where that cost a bootstrap's time."""
+        if self._levels >= _DEEP:
+            kind, rows = _kind(inserted, deleted)
+            self._per_row[kind] = max(self._per_row[kind], _VAIN * seconds / max(rows, 1))
+
     def memory(self) -> Mapping[str, float]:
         """Return all that was learnt."""
-        return {"bootstrap_seconds": self.bootstrap_seconds, **self._per_row}
+        return {
+            "bootstrap_seconds": self.bootstrap_seconds,
+            "levels": float(self._levels),
+            **self._per_row,
+        }
 
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back what `memory` returned."""
         self.bootstrap_seconds = memory["bootstrap_seconds"]
+        self._levels = int(memory["levels"])
         for kind in self._per_row:
             self._per_row[kind] = memory[kind]
 

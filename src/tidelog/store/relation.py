@@ -264,16 +264,6 @@ class StoredRelation:
             return rows, self.no_rows()
         return np.ascontiguousarray(rows[:, ~present]), np.ascontiguousarray(rows[:, present])
 
-    def marks_at(self, found: Found) -> NDArray[np.int64]:
-        """Return the marks of rows that were found, as they are now."""
-        t.read_back(self.primary.table(), found.columns.shape[1], found.columns)
-        return found.marks
-
-    def counts_at(self, found: Found) -> NDArray[np.int64]:
-        """Return the counts of rows that were found, as they are now."""
-        t.read_back(self.primary.table(), found.columns.shape[1], found.columns)
-        return found.counts
-
     # --- writing, within an epoch ---
 
     def add(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
