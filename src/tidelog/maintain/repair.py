@@ -98,10 +98,10 @@ class Repair:
                 taken[name].append(rows)
                 if flagged:
                     self._mark(name, rows, k.FLAG | level)
+            runs = {name: _marked(rows, k.FLAG | level) for name, rows in bucket.items()}
             for joins in self._joins:
                 head = joins.rule.head.relation
-                for driver, rows in self._lose_drivers(joins, level, bucket):
-                    run = Run(rows, np.full(rows.shape[1], k.FLAG | level, np.int32))
+                for driver, run in self._drivers(joins, level, runs, came=False):
                     reader = self._lose_reader(driver, level)
                     for instances in joins.run(driver, k.LOSE, reader, [run]):
                         assert instances.fires is not None
@@ -119,19 +119,6 @@ class Repair:
             for name, rows in affected.items():
                 self._mark(name, rows, k.DEAD_NOW)
         return affected
-
-    def _lose_drivers(
-        self, joins: RuleJoins, level: int, bucket: dict[str, Words]
-    ) -> Iterator[tuple[int, Words]]:
-        for place, atom in enumerate(joins.rule.atoms):
-            if atom.relation in self._relations:
-                if atom.relation in bucket:
-                    yield place, bucket[atom.relation]
-            elif level == 0:
-                delta = self._catalog.relations[atom.relation].delta
-                rows = delta.inserted if atom.negated else delta.deleted
-                if rows.shape[1]:
-                    yield place, rows
 
     def _lose_reader(self, driver: int, level: int) -> Reader:
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
@@ -221,7 +208,7 @@ class Repair:
                         bucket[name] = self._flagged(name, rows)
             for joins in self._joins:
                 head = joins.rule.head.relation
-                for driver, run in self._settle_drivers(joins, level, bucket):
+                for driver, run in self._drivers(joins, level, bucket, came=True):
                     for instances in joins.run(
                         driver, k.SETTLE, self._settle_reader(driver, level), [run], level,
                         self._after_reader(),
@@ -279,19 +266,6 @@ class Repair:
             new = ~present
             relation.add(np.ascontiguousarray(rows[:, new]), marks[new], counts[new])
 
-    def _settle_drivers(
-        self, joins: RuleJoins, level: int, bucket: dict[str, Run]
-    ) -> Iterator[tuple[int, Run]]:
-        for place, atom in enumerate(joins.rule.atoms):
-            if atom.relation in self._relations:
-                if atom.relation in bucket:
-                    yield place, bucket[atom.relation]
-            elif level == 0:
-                delta = self._catalog.relations[atom.relation].delta
-                rows = delta.deleted if atom.negated else delta.inserted
-                if rows.shape[1]:
-                    yield place, Run(rows, np.full(rows.shape[1], k.FLAG | k.DEAD_NOW, np.int32))
-
     def _settle_reader(self, driver: int, level: int) -> Reader:
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
             if atom.relation in self._relations:
@@ -316,6 +290,24 @@ class Repair:
 
     # --- reading and marking ---
 
+    def _drivers(
+        self, joins: RuleJoins, level: int, bucket: Mapping[str, Run], *, came: bool
+    ) -> Iterator[tuple[int, Run]]:
+        """Yield the atoms to join a rule from, and their rows: those of the bucket.
+
+        With the first bucket also what lower relations gained (`came`), or what they lost. What
+        came was not there before, so its old level is DEAD_NOW.
+        """
+        for place, atom in enumerate(joins.rule.atoms):
+            if atom.relation in self._relations:
+                if atom.relation in bucket:
+                    yield place, bucket[atom.relation]
+            elif level == 0:
+                delta = self._catalog.relations[atom.relation].delta
+                rows = delta.inserted if came != atom.negated else delta.deleted
+                if rows.shape[1]:
+                    yield place, _marked(rows, k.FLAG | k.DEAD_NOW if came else k.FLAG)
+
     def _own(self, atom: AtomUse, order: tuple[int, ...], *, before_driver: bool) -> Reading:
         index = self._relations[atom.relation].index(order)
         return Reading(
@@ -327,6 +319,11 @@ class Repair:
 
     def _mark(self, name: str, rows: Words, mark: int) -> None:
         self._relations[name].set_marks(rows, np.full(rows.shape[1], mark, np.int32))
+
+
+def _marked(rows: Words, mark: int) -> Run:
+    """Return a run whose rows all have one mark."""
+    return Run(rows, np.full(rows.shape[1], mark, np.int32))
 
 
 def _union(parts: list[Words]) -> Words:
