@@ -4,6 +4,9 @@ The paper gives an update a fifth of the last bootstrap's time; here it is a ten
 attempt in vain and the comparison of two versions stay below that. Beyond that timer, what updates
 have cost so far, for each row of the change, foretells the next one: an update that will cost more
 than a bootstrap is not tried, and one that will take a while but less gets the time it needs.
+
+A deep recursion is the exception: an update gets more than a bootstrap's time there, which an
+attempt in vain then costs. That share was found on a single workload (docs/benchmarks.md).
 """
 
 from __future__ import annotations
