@@ -14,10 +14,9 @@ from tidelog.engine.report import EpochReport
 from tidelog.kernel.join import PLAIN
 from tidelog.kernel.program import BATCH
 from tidelog.logic.program import Program
+from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.extremes import is_extreme
 from tidelog.maintain.joins import HEAD, RuleJoin
-from tidelog.maintain.sums import is_sum
 from tidelog.plan.body import Rule
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Aggregation, Layer
@@ -61,11 +60,8 @@ class KernelDetails:
         if layer.recompute is not None:
             return "recompute", "an aggregate in it is grouped by what only its recursion binds"
         if layer.aggregation is not None:
-            if is_sum(layer.aggregation):
-                return "sums", "the change is added to the values of its groups"
-            if is_extreme(layer.aggregation):
-                return "extremes", "the first or last row of each group that changes is looked up"
-            return "aggregate", "the groups that change are computed again"
+            strategy = class_of(layer.aggregation)
+            return strategy.name, strategy.why
         if layer.recursive:
             return "elastic", _WHY_ELASTIC[len(layer.relations) > 1]
         return "counting", "it does not depend on itself"

@@ -18,16 +18,14 @@ from tidelog.engine.stored_reads import StoredReader
 from tidelog.errors import EvaluationError
 from tidelog.kernel.join import DEAD_NOW
 from tidelog.logic.program import Program
-from tidelog.maintain.aggregate import Aggregate
+from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
-from tidelog.maintain.extremes import Extremes, is_extreme
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.progress import Meter, Progress
 from tidelog.maintain.strategy import Strategy
-from tidelog.maintain.sums import Sums, is_sum
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
@@ -74,11 +72,7 @@ class KernelEngine:
         if layer.recompute is not None:
             return Recompute(self._catalog, layer, self._program)
         if layer.aggregation is not None:
-            if is_sum(layer.aggregation):
-                return Sums(self._catalog, layer.aggregation)
-            if is_extreme(layer.aggregation):
-                return Extremes(self._catalog, layer.aggregation)
-            return Aggregate(self._catalog, layer.aggregation)
+            return class_of(layer.aggregation)(self._catalog, layer.aggregation)
         if not layer.rules:
             return None
         return (Elastic if layer.recursive else Counting)(self._catalog, layer)

@@ -105,6 +105,13 @@ class Aggregate:
     """Keeps the result of one aggregate."""
 
     name = "aggregate"
+    why = "the groups that change are computed again"
+    """How it is kept, in words for `explain`."""
+
+    @classmethod
+    def takes(cls, aggregation: Aggregation) -> bool:
+        """Return whether this class can keep an aggregate; this one can keep any."""
+        return True
 
     def __init__(self, catalog: Catalog, aggregation: Aggregation) -> None:
         self._catalog = catalog

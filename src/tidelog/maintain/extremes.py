@@ -21,16 +21,19 @@ from tidelog.store.relation import Version
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
-def is_extreme(aggregation: Aggregation) -> bool:
-    """Return whether an aggregate is an extreme of values whose ordinals are in their order."""
-    type_ = aggregation.target_type
-    return aggregation.op in ("min", "max") and type_ is not None and type_.kind not in UNORDERED
-
-
 class Extremes(Aggregate):
     """Keeps the smallest or largest value of the groups of a relation."""
 
     name = "extremes"
+    why = "the first or last row of each group that changes is looked up"
+
+    @classmethod
+    def takes(cls, aggregation: Aggregation) -> bool:
+        """Return whether an aggregate is an extreme of values whose ordinals are in their order."""
+        type_ = aggregation.target_type
+        return (
+            aggregation.op in ("min", "max") and type_ is not None and type_.kind not in UNORDERED
+        )
 
     def __init__(self, catalog: Catalog, aggregation: Aggregation) -> None:
         super().__init__(catalog, aggregation)

@@ -33,14 +33,6 @@ _LOW_HALF = (1 << _HALF) - 1
 _WHOLE = (Kind.NUMBER, Kind.UNSIGNED, Kind.DECIMAL)
 
 
-def is_sum(aggregation: Aggregation) -> bool:
-    """Return whether an aggregate is a count of rows, or a sum of whole numbers."""
-    if aggregation.target is None:
-        return True
-    type_ = aggregation.target_type
-    return aggregation.op == "sum" and type_ is not None and type_.kind in _WHOLE
-
-
 @dataclass
 class _Totals:
     """For each group the number of its rows, and their sum as high * 2**32 + low."""
@@ -58,6 +50,15 @@ class Sums(Aggregate):
     """Keeps the counts or sums of the groups of a relation."""
 
     name = "sums"
+    why = "the change is added to the values of its groups"
+
+    @classmethod
+    def takes(cls, aggregation: Aggregation) -> bool:
+        """Return whether an aggregate is a count of rows, or a sum of whole numbers."""
+        if aggregation.target is None:
+            return True
+        type_ = aggregation.target_type
+        return aggregation.op == "sum" and type_ is not None and type_.kind in _WHOLE
 
     def bootstrap(self) -> None:
         """Add up every group."""

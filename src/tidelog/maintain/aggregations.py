@@ -1,0 +1,15 @@
+"""Which strategy keeps which aggregate: the first whose algebra fits it."""
+
+from __future__ import annotations
+
+from tidelog.maintain.aggregate import Aggregate
+from tidelog.maintain.extremes import Extremes
+from tidelog.maintain.sums import Sums
+from tidelog.plan.lowered import Aggregation
+
+CLASSES: tuple[type[Aggregate], ...] = (Sums, Extremes, Aggregate)
+
+
+def class_of(aggregation: Aggregation) -> type[Aggregate]:
+    """Return the strategy that keeps an aggregate."""
+    return next(strategy for strategy in CLASSES if strategy.takes(aggregation))
