@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tidelog.logic.program import Stratum
 from tidelog.plan.body import Rule
 from tidelog.source import Span
+from tidelog.values.algebra import Algebra
 from tidelog.values.types import Type
 
 
@@ -30,6 +31,8 @@ class Aggregation:
     span: Span | None = field(default=None, compare=False, repr=False)
     wanted: str | None = None
     """The relation of the groups that are asked for: only in these an overflow is an error."""
+    algebra: Algebra | None = None
+    """Of an aggregate that is registered from Python."""
 
 
 @dataclass(frozen=True)
