@@ -74,6 +74,18 @@ def store32(typingctx: Any, address: Any, position: Any, value: Any) -> Any:
 
 
 @intrinsic
+def pointer64(typingctx: Any, address: Any) -> Any:
+    """Return an address as a pointer to 64-bit integers, from which `carray` makes an array."""
+    _require_integers(address)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], _I64.as_pointer())
+
+    pointer: Any = types.CPointer
+    return pointer(types.int64)(types.int64), codegen
+
+
+@intrinsic
 def bits_of(typingctx: Any, value: Any) -> Any:
     """Return the 64 bits of a float as an integer."""
     if not isinstance(value, types.Float):

@@ -389,6 +389,40 @@ class JoinProgram:
         self.rest[0] = 0
         self.flagged[0] = -1
 
+    def arrays(self) -> tuple[Array, ...]:
+        """Return the arrays of the join, those that it reads and those that it works with."""
+        return (
+            self.steps, self.parts, self.cols, self.segments, self.fields, self.atoms,
+            self.runs, self.code, self.emits, self.pieces, self.slots, self.low, self.high,
+            self.cursor, self.rest, self.flagged,
+        )  # fmt: skip
+
+    def scans_at_once(self, atom: int) -> bool:
+        """Return whether all columns of an atom are bound by one scan: any order of rows will do.
+
+        Nor must the interpreter jump over rows of it that it need not see.
+        """
+        uses = [
+            step
+            for step in self.plan.steps
+            if (isinstance(step, Scan | Seek | Absent) and step.atom == atom)
+            or (isinstance(step, Leap) and atom in step.atoms)
+        ]
+        return (
+            len(uses) == 1
+            and isinstance(uses[0], Scan)
+            and len(uses[0].columns) == len(self.plan.atoms[atom].args)
+        )
+
+    def description(self, driver: int) -> Array:
+        """Return the join as a row of the table of joins that are walked (kernel/walk.py)."""
+        layout = self._layouts[driver]
+        row = [driver, layout.words, layout.by_column.ctypes.data]
+        for array in (*self.arrays(), self.state, self._initial):
+            shape = (*array.shape, 0, 0)[:3]
+            row += [array.ctypes.data, *shape]
+        return np.array(row, np.int64)
+
     def advance(self, out: Array) -> tuple[int, bool]:
         """Run on; return how many columns of `out` are filled, and whether that was all.
 
@@ -396,18 +430,19 @@ class JoinProgram:
         """
         state = self.state
         state[k.FUEL] = FUEL
-        status = join(
-            self.steps, self.parts, self.cols, self.segments, self.fields, self.atoms,
-            self.runs, self.code, self.emits, self.pieces, self.slots, self.low, self.high,
-            self.cursor, self.rest, self.flagged, out, state, self.mode,
-        )  # fmt: skip
+        run: Callable[..., int] = join
+        status = run(*self.arrays(), out, state, self.mode)
         if status == k.WIDEN:
-            raise Overflowed(int(state[k.WIDEN_COLUMN]), int(state[k.WIDEN_VALUE]))
+            raise self.overflowed()
         if status == k.OUT_OF_FUEL:
             return 0, False
         filled = int(state[k.FILLED])
         state[k.FILLED] = 0
         return filled, status == k.DONE
+
+    def overflowed(self) -> Overflowed:
+        """Return which value did not fit, after the kernel has said that one did not."""
+        return Overflowed(int(self.state[k.WIDEN_COLUMN]), int(self.state[k.WIDEN_VALUE]))
 
     def let_go(self) -> None:
         """Forget the runs that were read: their memory may be wanted."""

@@ -33,14 +33,16 @@ _MIX = np.int64(-7046029254386353131)  # odd, its bits spread: 2**64 divided by 
 
 
 @njit(cache=True, inline="always")
-def _count(table, r, at):
+def count_of(table, r, at):
+    """Return the count of a row."""
     if table[r, WIDE]:
         return load64(table[r, COUNTS], at)
     return load32(table[r, COUNTS], at)
 
 
 @njit(cache=True, inline="always")
-def _set_count(table, r, at, count):
+def set_count(table, r, at, count):
+    """Change the count of a row."""
     if table[r, WIDE]:
         store64(table[r, COUNTS], at, count)
     else:
@@ -48,7 +50,7 @@ def _set_count(table, r, at, count):
 
 
 @njit(cache=True)
-def _find(table, words, rows, i, fingers):
+def find(table, words, rows, i, fingers):
     """Return run and position of the row that is not dead, and its mark; run -1 for none."""
     for r in range(table.shape[0]):
         at = first_not_before(table, r, words, rows, i, fingers[r])
@@ -72,17 +74,17 @@ def lose(table, words, rows, fires, n, log, logged, lost):
     fingers = np.zeros(MOST_RUNS, np.int64)
     zeros = 0
     for i in range(n):
-        r, at, mark = _find(table, words, rows, i, fingers)
+        r, at, mark = find(table, words, rows, i, fingers)
         if r < 0 or mark != fires[i]:
             continue  # only what fired at the row's own level was counted
-        count = _count(table, r, at)
+        count = count_of(table, r, at)
         log[0, logged] = r
         log[1, logged] = at
         log[2, logged] = count
         logged += 1
         if count <= 0:
             return -1, logged
-        _set_count(table, r, at, count - 1)
+        set_count(table, r, at, count - 1)
         if count == 1:
             lost[zeros] = i
             zeros += 1
@@ -94,12 +96,12 @@ def old_levels(table, words, rows, n, marks):
     """Write the flagged mark of each row of a bucket: its old level, or that it was not there."""
     fingers = np.zeros(MOST_RUNS, np.int64)
     for i in range(n):
-        _, _, mark = _find(table, words, rows, i, fingers)
+        _, _, mark = find(table, words, rows, i, fingers)
         marks[i] = _FLAG | (mark if mark <= _DEAD_NOW else _NEVER)
 
 
 @njit(cache=True)
-def _place(keys, waiting, words, rows, i):
+def place(keys, waiting, words, rows, i):
     """Return where the row is in the hash table, or the free place where it belongs."""
     mixed = np.int64(0)
     for w in range(words):
@@ -132,13 +134,13 @@ def offer(table, tail, words, rows, fires, n, start, level, keys, waiting, used,
     for i in range(start, n):
         if used >= room:
             return i, used, logged
-        r, found, mark = _find(table, words, rows, i, fingers)
+        r, found, mark = find(table, words, rows, i, fingers)
         held = mark
         if mark >= _FLAG:
             held = np.int64(level)
         elif mark >= _DEAD_NOW:
             held = _NEVER
-        at = _place(keys, waiting, words, rows, i)
+        at = place(keys, waiting, words, rows, i)
         is_waiting = waiting[LEVEL, at] >= 0
         current = held
         if is_waiting:
@@ -154,7 +156,7 @@ def offer(table, tail, words, rows, fires, n, start, level, keys, waiting, used,
             if is_waiting and waiting[LEVEL, at] == current:
                 waiting[COUNT, at] += 1
             else:
-                count = _count(table, r, found)
+                count = count_of(table, r, found)
                 if count >= _MOST_NARROW and not table[r, WIDE]:
                     return i, used, logged
                 if r != tail:
@@ -162,7 +164,7 @@ def offer(table, tail, words, rows, fires, n, start, level, keys, waiting, used,
                     log[1, logged] = found
                     log[2, logged] = count
                     logged += 1
-                _set_count(table, r, found, count + 1)
+                set_count(table, r, found, count + 1)
     return n, used, logged
 
 
@@ -203,8 +205,8 @@ def rehash(keys, waiting, words, into_keys, into):
     """Move all rows to a larger table."""
     for at in range(waiting.shape[1]):
         if waiting[LEVEL, at] >= 0:
-            place = _place(into_keys, into, words, keys, at)
+            to = place(into_keys, into, words, keys, at)
             for w in range(words):
-                into_keys[w, place] = keys[w, at]
-            into[LEVEL, place] = waiting[LEVEL, at]
-            into[COUNT, place] = waiting[COUNT, at]
+                into_keys[w, to] = keys[w, at]
+            into[LEVEL, to] = waiting[LEVEL, at]
+            into[COUNT, to] = waiting[COUNT, at]

@@ -221,6 +221,7 @@ class RuleJoin:
             lambda i: self._held(atoms[i]),
             _SMALL_CHANGE_PRICE if self._is_small else _PRICE,
             _SMALL_CHANGE_SORTING if self._is_small else 0.0,
+            whole_driver=self._is_small and self._mode in (k.LOSE, k.SETTLE),  # maintain/walk.py
         ).plan()
         layouts = [
             self._layout(atom, order) for atom, order in zip(plan.atoms, plan.orders, strict=True)
@@ -291,6 +292,38 @@ class RuleJoin:
                 if place not in (-1, self._driver_place):
                     self._catalog.relations[plan.atoms[i].relation].index(plan.orders[i]).table()
 
+    @property
+    def can_be_walked(self) -> bool:
+        """Whether the kernel can run the join from rows in any order, without Python between."""
+        return len(self.stages) == 1 and self.stages[0].program.scans_at_once(self._walked_atom)
+
+    @property
+    def _walked_atom(self) -> int:
+        """The driver's place in the plan."""
+        assert self._driver_place is not None
+        return self.stages[0].places.index(self._driver_place)
+
+    def opened(self, reader: Reader) -> tuple[JoinProgram, int] | None:
+        """Return the join, with all but the driver read, and the driver's place in it.
+
+        None: an atom has no rows, so nothing will be found.
+        """
+        stage = self.stages[0]
+        stage.program.refresh(self._catalog.record_address)
+        if not self._read(stage, reader, [], None, but=self._driver_place):
+            return None
+        return stage.program, self._walked_atom
+
+    def overflow(self, error: Overflowed) -> DomainOverflow:
+        """Return the error that asks for a wider domain."""
+        program = self.stages[-1].program
+        slot = next(
+            name for name, number in program._slots.items()
+            if number == program.emits[error.place, 0]
+        )  # fmt: skip
+        domain = self._domains[slot]
+        return DomainOverflow(domain, error.code + domain.bias)
+
     def run(
         self, reader: Reader, driver: Sequence[Run] | None, settle_level: int = 0
     ) -> Iterator[Instances]:
@@ -313,9 +346,13 @@ class RuleJoin:
         reader: Reader,
         driver: Sequence[Run] | None,
         batch: Run | None,
+        but: int | None = None,
     ) -> bool:
+        """Say what each atom reads, but one; return False if nothing can be found."""
         program = stage.program
         for i, place in enumerate(stage.places):
+            if place == but:
+                continue
             atom, order = program.plan.atoms[i], program.plan.orders[i]
             if place == -1:
                 assert batch is not None
@@ -353,12 +390,7 @@ class RuleJoin:
                 elif not done:  # long without a result
                     self._catalog.meter.found(0)
         except Overflowed as error:
-            slot = next(
-                name for name, number in program._slots.items()
-                if number == program.emits[error.place, 0]
-            )  # fmt: skip
-            domain = self._domains[slot]
-            raise DomainOverflow(domain, error.code + domain.bias) from None
+            raise self.overflow(error) from None
         finally:
             program.let_go()
             self._catalog.give_back(out)

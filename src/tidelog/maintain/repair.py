@@ -27,10 +27,12 @@ from numpy.typing import NDArray
 from tidelog.kernel import join as k
 from tidelog.kernel import repair as kernel
 from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.failures import check_failures
 from tidelog.maintain.gather import distinct
 from tidelog.maintain.joins import HEAD, Reader, Reading, reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.waiting import Waiting
+from tidelog.maintain.walk import Walk
 from tidelog.plan.body import AtomUse
 from tidelog.store.relation import Delta, StoredRelation, Version
 from tidelog.store.run import ALIVE, Run, Words, sorted_order
@@ -90,8 +92,12 @@ class Repair:
                 buckets[0][name] = [deleted]
         taken: dict[str, list[Words]] = {name: [] for name in self._relations}
         while buckets:
-            self.buckets += 1
             level = min(buckets)
+            if level > 0 and self._walks(k.LOSE):
+                name, rows = self._walk_lost(buckets)
+                taken[name].append(rows)
+                break
+            self.buckets += 1
             bucket = {name: _union(parts) for name, parts in buckets.pop(level).items()}
             flagged = level == 0 or not self._is_linear
             for name, rows in bucket.items():
@@ -119,6 +125,19 @@ class Repair:
             for name, rows in affected.items():
                 self._mark(name, rows, k.DEAD_NOW)
         return affected
+
+    def _walk_lost(self, buckets: dict[int, dict[str, list[Words]]]) -> tuple[str, Words]:
+        """Take out what buckets above level 0 have, and all that depends on it."""
+        (name,) = self._relations
+        by_level = sorted((level, _union(bucket[name])) for level, bucket in buckets.items())
+        rows = np.concatenate([rows for _, rows in by_level], axis=1)
+        levels = np.repeat(
+            np.array([level for level, _ in by_level]), [rows.shape[1] for _, rows in by_level]
+        )
+        walk = self._walk(k.LOSE, lambda driver: self._lose_reader(driver, 1))
+        lost = walk.lose(rows, levels, lambda level: self._pace(_LOSE, level))
+        self.buckets += walk.levels
+        return name, lost
 
     def _lose_reader(self, driver: int, level: int) -> Reader:
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
@@ -192,6 +211,10 @@ class Repair:
         }
         level = 0  # the first bucket also brings what lower relations gained
         while level >= 0:
+            if level > 0 and self._walks(k.SETTLE):
+                name, walked = self._walk_settled(waiting)
+                settled[name].append(walked)
+                break
             self.buckets += 1
             flagged = level == 0 or not self._is_linear
             bucket = {}
@@ -231,6 +254,22 @@ class Repair:
                     self._relations[name], np.ascontiguousarray(rows[:, order]),
                     levels[order].astype(np.int32), counts[order],
                 )  # fmt: skip
+
+    def _walk_settled(
+        self, waiting: Mapping[str, Waiting]
+    ) -> tuple[str, tuple[Words, Levels, Levels]]:
+        """Settle what waits above level 0, and what it leads to."""
+        (name,) = self._relations
+
+        def check(joins: RuleJoins, driver: int, rows: Words) -> None:
+            check_failures(
+                self._catalog, joins.rule, driver, self._after_reader(), [Run(_union([rows]))]
+            )
+
+        walk = self._walk(k.SETTLE, lambda driver: self._settle_reader(driver, 1))
+        parts = walk.settle(waiting[name], lambda level: self._pace(_SETTLE, level), check)
+        self.buckets += walk.levels
+        return name, parts
 
     def _flagged(self, name: str, rows: Words) -> Run:
         """Return rows of a bucket with their marks: flagged, with the old level.
@@ -287,6 +326,29 @@ class Repair:
             return self._lower(atom, order, Version.NEW)
 
         return read
+
+    # --- walking ---
+
+    def _recursive_joins(self) -> list[tuple[RuleJoins, int]]:
+        """Return the rules with an atom of the stratum, and the place of that atom."""
+        return [
+            (joins, place)
+            for joins in self._joins
+            for place, atom in enumerate(joins.rule.atoms)
+            if atom.relation in self._relations
+        ]
+
+    def _walks(self, mode: int) -> bool:
+        """Return whether the kernel can do a phase by itself, above level 0."""
+        return (
+            self._is_linear
+            and len(self._relations) == 1
+            and Walk.is_possible(self._recursive_joins(), mode)
+        )
+
+    def _walk(self, mode: int, reader: Callable[[int], Reader]) -> Walk:
+        (relation,) = self._relations.values()
+        return Walk(self._catalog, relation, self._recursive_joins(), mode, reader)
 
     # --- reading and marking ---
 

@@ -55,6 +55,10 @@ class RuleJoins:
             return
         self._join(driver, mode, _SMALL_CHANGE).prepare()
 
+    def small(self, driver: int, mode: int) -> RuleJoin:
+        """Return the join for a small change."""
+        return self._join(driver, mode, _SMALL_CHANGE)
+
     def _join(self, driver: int | None, mode: int, size: int) -> RuleJoin:
         """Return the join for about so many rows: plans depend on sizes, in steps of 16."""
         if driver is not None and size < LARGE_CHANGE:

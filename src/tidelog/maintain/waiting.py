@@ -19,14 +19,14 @@ class Waiting:
 
     def __init__(self, relation: StoredRelation) -> None:
         self._relation = relation
-        self._used = 0
+        self.used = 0
         self._make(_FIRST_SIZE)
         self._next: tuple[int, int] = (-1, 0)
 
     def _make(self, size: int) -> None:
-        self._keys = np.empty((self._relation.words, size), np.int64)
-        self._waiting = np.zeros((2, size), np.int64)
-        self._waiting[kernel.LEVEL] = -1
+        self.keys = np.empty((self._relation.words, size), np.int64)
+        self.waiting = np.zeros((2, size), np.int64)
+        self.waiting[kernel.LEVEL] = -1
 
     def offer(self, rows: Words, fires: Levels, level: int) -> None:
         """Let instantiations reach their heads, while the bucket of `level` is processed."""
@@ -39,22 +39,33 @@ class Waiting:
         log = primary.counts_log
         columns = log.room_for(n)
         while True:
-            start, self._used, log.used = kernel.offer(
+            start, self.used, log.used = kernel.offer(
                 primary.table(), tail, words, rows, fires, n, start, level,
-                self._keys, self._waiting, self._used, columns, log.used,
+                self.keys, self.waiting, self.used, columns, log.used,
             )  # fmt: skip
             if start == n:
                 return
-            if self._used < self._waiting.shape[1] // 2:
+            if self.used < self.waiting.shape[1] // 2:
                 primary.widen_counts()
                 continue
-            keys, waiting = self._keys, self._waiting
-            self._make(4 * waiting.shape[1])
-            kernel.rehash(keys, waiting, words, self._keys, self._waiting)
+            self.enlarge()
+
+    def enlarge(self) -> None:
+        """Make the table larger: it is never more than half full."""
+        keys, waiting = self.keys, self.waiting
+        self._make(4 * waiting.shape[1])
+        kernel.rehash(keys, waiting, self._relation.words, self.keys, self.waiting)
+
+    def by_level(self) -> tuple[Words, Levels]:
+        """Return the rows that wait above level 0, by level, and their levels."""
+        at = np.flatnonzero(self.waiting[kernel.LEVEL] > 0)
+        levels = self.waiting[kernel.LEVEL, at]
+        order = np.argsort(levels, kind="stable")
+        return np.ascontiguousarray(self.keys[:, at[order]]), levels[order]
 
     def level_above(self, level: int) -> int:
         """Return the lowest level above `level` that rows wait for, -1 for none."""
-        lowest, n = kernel.level_above(self._waiting, level) if self._used else (-1, 0)
+        lowest, n = kernel.level_above(self.waiting, level) if self.used else (-1, 0)
         self._next = (lowest, n)
         return int(lowest)
 
@@ -64,5 +75,5 @@ class Waiting:
         rows = np.empty((self._relation.words, n), np.int64)
         counts = np.empty(n, np.int64)
         if n:
-            kernel.take(self._keys, self._waiting, self._relation.words, level, rows, counts)
+            kernel.take(self.keys, self.waiting, self._relation.words, level, rows, counts)
         return rows, counts

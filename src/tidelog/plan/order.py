@@ -92,17 +92,21 @@ class Orderer:
         held: Callable[[int], Sequence[Order]] = lambda atom: (),
         price: float = 0.0,
         sorting: float = 0.0,
+        *,
+        whole_driver: bool = False,
     ) -> None:
         """Prepare to plan.
 
         `held` gives the orders that exist; `price` is that of another one, for each row; `sorting`
-        is that of the driver's rows in another order than their own.
+        is that of the driver's rows in another order than their own. `whole_driver`: the driver is
+        scanned at once, so that its rows may come in any order.
         """
         self._atoms = tuple(atoms)
         self._held = [() if i == driver else tuple(held(i)) for i in range(len(atoms))]
         self._price, self._sorting = price, sorting
         self._stats = [stats(i) for i in range(len(atoms))]
         self._driver = driver
+        self._whole_driver = whole_driver
         self._known = known
         self._conditions = [c for c in conditions if not is_external(c)]
         self._computed = computed_slots(conditions)
@@ -191,8 +195,9 @@ class Orderer:
         if driver is not None and driver in state.atoms and not state.started:
             # The driver comes first, whole or by a variable that it shares.
             yield lambda s: self._scan(s, driver)
-            for slot in self._shared(state, (driver,)):
-                yield partial(self._leap, slot=slot)
+            if not self._whole_driver:
+                for slot in self._shared(state, (driver,)):
+                    yield partial(self._leap, slot=slot)
             return
         shared = list(self._shared(state, state.atoms))
         for slot in shared:
