@@ -200,7 +200,7 @@ class _Impatient:
         self._limits = count(1)
         self._left = next(self._limits)
 
-    def __call__(self, done: float, level: int) -> None:
+    def __call__(self) -> None:
         self._left -= 1
         if self._left == 0:
             self._left = next(self._limits)

@@ -42,7 +42,7 @@ class Elastic:
         self._relations = {name: catalog.relations[name] for name in layer.relations}
         self._switch = Switch()
         self._shown = catalog.shown(layer)
-        self._started, self._deadline = 0.0, float("inf")
+        self._deadline = float("inf")
         self.choice = NOTHING
         self.budget: float | None = BUDGET
         """Of a bootstrap's time, for an update that cannot be foretold; None: never give up."""
@@ -51,7 +51,7 @@ class Elastic:
         """Compute the relations from scratch."""
         start = time.perf_counter()
         levels = Fixpoint(self._catalog, self._joins, self._relations).run()
-        self._switch.bootstrapped(time.perf_counter() - start, levels)
+        self._switch.bootstrapped(time.perf_counter() - start)
         self.choice = Choice("bootstrap", BOOTSTRAP.why, levels)
 
     def prepare(self) -> None:
@@ -82,7 +82,7 @@ class Elastic:
                 return
             allowed = verdict.seconds
         start = time.perf_counter()
-        self._started, self._deadline = start, start + allowed
+        self._deadline = start + allowed
         repair = Repair(self._catalog, self._joins, self._relations, self._pace)
         try:
             repair.run()
@@ -91,7 +91,6 @@ class Elastic:
         except OverBudgetError:
             for relation in self._relations.values():
                 relation.abort()
-            self._switch.abandoned(inserted, deleted, time.perf_counter() - start)
             self.choice = Choice("bootstrap", why, self._rebuild())
         finally:
             self._deadline = float("inf")
@@ -140,12 +139,9 @@ class Elastic:
                 into[name].index(order).table()
             into[name].drop_orders(relation.indexes)
             relation.replace_at_commit(into[name], shown=name in self._shown)
-        self._switch.bootstrapped(time.perf_counter() - start, levels)
+        self._switch.bootstrapped(time.perf_counter() - start)
         return levels
 
-    def _pace(self, done: float, level: int) -> None:
-        now = time.perf_counter()
-        if now > self._deadline and not self._switch.is_nearly_there(
-            now - self._started, done, level
-        ):
+    def _pace(self) -> None:
+        if time.perf_counter() > self._deadline:
             raise OverBudgetError

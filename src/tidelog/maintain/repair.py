@@ -39,9 +39,6 @@ from tidelog.store.run import ALIVE, Run, Words, sorted_order
 
 Levels = NDArray[np.int64]
 
-# How much of an update is done when a phase begins, as a rule.
-_LOSE, _LOOK_BACK, _SETTLE = 0.0, 0.4, 0.5
-
 
 class Repair:
     """One update of a stratum."""
@@ -51,13 +48,9 @@ class Repair:
         catalog: Catalog,
         joins: Sequence[RuleJoins],
         relations: Mapping[str, StoredRelation],
-        pace: Callable[[float, int], None],
+        pace: Callable[[], None],
     ) -> None:
-        """Prepare an update.
-
-        `pace` is called often; it raises to end the update. It is told how much of an update was
-        done before the phase at hand, and the level that has been reached in it.
-        """
+        """Prepare an update. `pace` is called often; it raises to end the update."""
         self._catalog = catalog
         self._joins = joins
         self._relations = relations
@@ -113,7 +106,7 @@ class Repair:
                         assert instances.fires is not None
                         for at, lost in self._take_counts(head, instances.rows, instances.fires):
                             buckets.setdefault(at, {}).setdefault(head, []).append(lost)
-                        self._pace(_LOSE, level)
+                        self._pace()
             if flagged:
                 for name, rows in bucket.items():
                     self._mark(name, rows, k.DEAD_NOW)
@@ -135,7 +128,7 @@ class Repair:
             np.array([level for level, _ in by_level]), [rows.shape[1] for _, rows in by_level]
         )
         walk = self._walk(k.LOSE, lambda driver: self._lose_reader(driver, 1))
-        lost = walk.lose(rows, levels, lambda level: self._pace(_LOSE, level))
+        lost = walk.lose(rows, levels, self._pace)
         self.buckets += walk.levels
         return name, lost
 
@@ -186,7 +179,7 @@ class Repair:
                 for instances in joins.run(HEAD, k.LOOK_BACK, self._back_reader(), [Run(rows)]):
                     assert instances.fires is not None
                     waiting[name].offer(instances.rows, instances.fires, 0)
-                    self._pace(_LOOK_BACK, 0)
+                    self._pace()
 
     def _back_reader(self) -> Reader:
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
@@ -238,7 +231,7 @@ class Repair:
                     ):  # fmt: skip
                         assert instances.fires is not None
                         waiting[head].offer(instances.rows, instances.fires, level)
-                        self._pace(_SETTLE, level)
+                        self._pace()
             if flagged:
                 for name, run in bucket.items():
                     self._mark(name, run.words, level)
@@ -267,7 +260,7 @@ class Repair:
             )
 
         walk = self._walk(k.SETTLE, lambda driver: self._settle_reader(driver, 1))
-        parts = walk.settle(waiting[name], lambda level: self._pace(_SETTLE, level), check)
+        parts = walk.settle(waiting[name], self._pace, check)
         self.buckets += walk.levels
         return name, parts
 

@@ -4,9 +4,6 @@ The paper gives an update a fifth of the last bootstrap's time; here it is a ten
 attempt in vain and the comparison of two versions stay below that. Beyond that timer, what updates
 have cost so far, for each row of the change, foretells the next one: an update that will cost more
 than a bootstrap is not tried, and one that will take a while but less gets the time it needs.
-
-A deep recursion is the exception: an update gets more than a bootstrap's time there, which an
-attempt in vain then costs. That share was found on a single workload (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -21,10 +18,6 @@ _WEIGHT = 0.3  # of the latest update in the average
 _HOPELESS = 1.1  # bootstraps: an update that is foretold to take longer is not tried
 _PROMISING = 0.8  # bootstraps: one that is foretold to take less gets more time
 _PATIENCE = 1.5  # times what was foretold
-_DEEP = 500  # levels
-_DEEP_SHARE = 1.5
-_VAIN = 1.2  # times what it took until it was given up: the least that an update would have taken
-_PHASE = 0.45  # of an update, for each of its two long phases
 _DOUBT = 0.8  # an estimate that kept updates from being tried shrinks, so that one is tried again
 
 
@@ -41,34 +34,17 @@ class Switch:
 
     def __init__(self) -> None:
         self.bootstrap_seconds = 0.0
-        self._levels = 0
-        self._share = 0.0
         self._per_row = {"inserted": 0.0, "deleted": 0.0}
         """Seconds of an update for each row of the change, by what most of its rows were."""
 
-    def bootstrapped(self, seconds: float, levels: int) -> None:
+    def bootstrapped(self, seconds: float) -> None:
         """Learn from a bootstrap."""
-        self.bootstrap_seconds, self._levels = seconds, levels
-
-    def is_nearly_there(self, seconds: float, done: float, level: int) -> bool:
-        """Return whether an update over its budget will end before a bootstrap would.
-
-        Only where there are so many levels that each costs about the same can that be told: from
-        the level that has been reached. `done` is the part of an update before the phase at hand.
-        """
-        if self._levels < _DEEP or not self._share:
-            return False
-        part = done + _PHASE * min(1.0, level / self._levels)
-        return part > 0 and seconds / part < _PROMISING * self.bootstrap_seconds
+        self.bootstrap_seconds = seconds
 
     def verdict(self, inserted: int, deleted: int, share: float) -> Verdict:
         """Return how long an update for so many rows may take; `share` is the usual budget."""
         whole = self.bootstrap_seconds
-        self._share = share
         usual = max(LEAST_SECONDS, share * whole) if share else 0.0
-        if usual and self._levels >= _DEEP:
-            # Bootstrap and update both walk through the levels, so neither is much slower.
-            usual = max(usual, _DEEP_SHARE * whole)
         kind, rows = _kind(inserted, deleted)
         foretold = self._per_row[kind] * rows
         if foretold > max(_HOPELESS * whole, usual):
@@ -86,24 +62,13 @@ class Switch:
         known = self._per_row[kind]
         self._per_row[kind] = cost if known == 0.0 else known + _WEIGHT * (cost - known)
 
-    def abandoned(self, inserted: int, deleted: int, seconds: float) -> None:
-        """Learn from an update that was given up, where that cost a bootstrap's time."""
-        if self._levels >= _DEEP:
-            kind, rows = _kind(inserted, deleted)
-            self._per_row[kind] = max(self._per_row[kind], _VAIN * seconds / max(rows, 1))
-
     def memory(self) -> Mapping[str, float]:
         """Return all that was learnt."""
-        return {
-            "bootstrap_seconds": self.bootstrap_seconds,
-            "levels": float(self._levels),
-            **self._per_row,
-        }
+        return {"bootstrap_seconds": self.bootstrap_seconds, **self._per_row}
 
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back what `memory` returned."""
         self.bootstrap_seconds = memory["bootstrap_seconds"]
-        self._levels = int(memory["levels"])
         for kind in self._per_row:
             self._per_row[kind] = memory[kind]
 

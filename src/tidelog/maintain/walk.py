@@ -81,7 +81,7 @@ class Walk:
         """How many levels had rows."""
         return int(self._state[kernel.LEVELS])
 
-    def lose(self, rows: Words, levels: Levels, pace: Callable[[int], None]) -> Words:
+    def lose(self, rows: Words, levels: Levels, pace: Callable[[], None]) -> Words:
         """Take out rows, sorted by level, and all that depends on them; return all of them."""
         relation, state = self._relation, self._state
         relation.touched = True
@@ -104,7 +104,7 @@ class Walk:
     def settle(
         self,
         waiting: Waiting,
-        pace: Callable[[int], None],
+        pace: Callable[[], None],
         check: Callable[[RuleJoins, int, Words], None],
     ) -> tuple[Words, Levels, Levels]:
         """Settle what waits above level 0, and what it leads to; return rows, levels and counts.
@@ -142,12 +142,12 @@ class Walk:
         n = state[kernel.QUEUED]
         return self._queue[:, :n], self._beside[0, :n], self._beside[1, :n]
 
-    def _provide(self, status: int, pace: Callable[[int], None]) -> None:
+    def _provide(self, status: int, pace: Callable[[], None]) -> None:
         """Give the kernel what it asks for, and others a chance to end the update."""
         state = self._state
         self._catalog.meter.found(int(state[kernel.FOUND]))
         state[kernel.FOUND] = 0
-        pace(int(state[kernel.AT_LEVEL]))
+        pace()
         if status == kernel.WIDER_VALUE:
             walked = self._programs[state[kernel.PROGRAM]]
             raise walked.join.overflow(walked.program.overflowed())
