@@ -12,6 +12,8 @@ from numba import njit
 
 from tidelog.kernel.memory import load32, load64, store32, store64
 
+_BLOCK = 2048  # rows
+
 
 @njit(cache=True, inline="always")
 def _compare(a, i, b, j):
@@ -232,6 +234,37 @@ def unpack_tagged(packed, level_bits, count_bits, marks, counts):
 
 
 @njit(cache=True)
+def mark_bits(rows, marks):
+    """Return how many bits the marks need; -1 where rows of one word leave them no room."""
+    top, most = np.int64(0), np.int64(0)
+    for i in range(rows.shape[1]):
+        if rows[0, i] < 0 or marks[i] < 0:
+            return -1
+        top |= rows[0, i]
+        most |= marks[i]
+    bits = 0
+    while most >> bits:
+        bits += 1
+    return bits if top >> (63 - bits) == 0 else -1
+
+
+@njit(cache=True)
+def add_marks(rows, marks, bits):
+    """Put the marks below the rows."""
+    for i in range(rows.shape[1]):
+        rows[0, i] = (rows[0, i] << bits) | marks[i]
+
+
+@njit(cache=True)
+def take_marks(rows, bits, marks):
+    """Take the marks out again."""
+    mask = (np.int64(1) << bits) - 1
+    for i in range(rows.shape[1]):
+        marks[i] = rows[0, i] & mask
+        rows[0, i] >>= bits
+
+
+@njit(cache=True)
 def split_tags(tags, tag_bits, marks, counts):
     """Write the levels and the counts of tags; return whether all counts fit 31 bits."""
     mask = (np.int64(1) << tag_bits) - 1
@@ -410,15 +443,20 @@ def locate(run, levels, has_levels, limit, rows, n, positions):
 
 @njit(cache=True)
 def repack(rows, n, fields, into_fields, into):
-    """Write the rows in another layout; a field is (word, shift, mask), one for each column."""
-    for w in range(into.shape[0]):
-        for i in range(n):
-            into[w, i] = 0
-    for c in range(fields.shape[0]):
-        source, shift, mask = rows[fields[c, 0]], fields[c, 1], fields[c, 2]
-        target, into_shift = into[into_fields[c, 0]], into_fields[c, 1]
-        for i in range(n):
-            target[i] += ((source[i] >> shift) & mask) << into_shift
+    """Write the rows in another layout; a field is (word, shift, mask), one for each column.
+
+    Column by column, but only for as many rows as the cache holds.
+    """
+    for begin in range(0, n, _BLOCK):
+        end = min(n, begin + _BLOCK)
+        for w in range(into.shape[0]):
+            for i in range(begin, end):
+                into[w, i] = 0
+        for c in range(fields.shape[0]):
+            source, shift, mask = rows[fields[c, 0]], fields[c, 1], fields[c, 2]
+            target, into_shift = into[into_fields[c, 0]], into_fields[c, 1]
+            for i in range(begin, end):
+                target[i] += ((source[i] >> shift) & mask) << into_shift
 
 
 @njit(cache=True)

@@ -216,14 +216,12 @@ def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
     if n < 2:
         return words, marks.copy()  # every order writes to its own
     if words.shape[0] == 1 and n > 1000:
-        bits = int(marks.max()).bit_length()
-        top = int(words.max()).bit_length()
-        if bits + top <= 63 and marks.min() >= 0 and words.min() >= 0:
-            words <<= bits
-            words[0] |= marks
+        bits = kernel.mark_bits(words, marks)
+        if bits >= 0:
+            kernel.add_marks(words, marks, bits)
             words[0].sort()
-            marks = (words[0] & ((1 << bits) - 1)).astype(np.int32)
-            words >>= bits
+            marks = np.empty(n, np.int32)
+            kernel.take_marks(words, bits, marks)
             return words, marks
     order = sorted_order(words)
     return np.ascontiguousarray(words[:, order]), marks[order]
