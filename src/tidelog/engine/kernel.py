@@ -183,7 +183,7 @@ class KernelEngine:
                 adds, removes = adds - stated, removes - stated
             encoded[name] = (catalog.encode(name, adds), catalog.encode(name, removes))
             interrupts.check()
-        if not all(catalog.fits(name, o) for name, both in encoded.items() for o in both):
+        if not all(catalog.fits(n, o) for n, both in encoded.items() for o in both if o.size):
             for name, both in encoded.items():
                 for ordinals in both:
                     catalog.fit(name, ordinals)

@@ -116,8 +116,8 @@ class Catalog:
         """Return rows of values as columns of ordinals."""
         rows = rows if isinstance(rows, list | set | frozenset) else list(rows)
         types = self.types(name)
-        if not types:
-            return np.zeros((1, min(1, len(rows))), np.int64)
+        if not rows or not types:
+            return np.zeros((max(1, len(types)), len(rows) and 1), np.int64)
         return self.codec.encode_rows(rows, types)
 
     def decode(self, name: str, words: Words) -> list[Row]:

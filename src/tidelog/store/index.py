@@ -217,8 +217,8 @@ class Index:
             dead = np.zeros(len(self.runs), np.int64)
             over = t.bury(self.table(), marks.columns, marks.used, dead)
             assert over, "a row is still flagged"
-            for number in np.flatnonzero(dead).tolist():
-                self.runs[number].dead += int(dead[number])
+            for run, died in zip(self.runs, dead.tolist(), strict=True):
+                run.dead += died
         if self.merges:
             for log in (marks, counts):
                 for number in np.unique(log.columns[0, : log.used]).tolist():
@@ -248,15 +248,17 @@ class Index:
                 self.runs[-2:] = [merge(larger, smaller)]
             else:
                 self._advance(busy, len(busy.a) + len(busy.b))
+        dead: list[Run] = []
         for i, run in enumerate(self.runs):
             if run.dead * _DEAD_SHARE > len(run) and self._merge_of(run) is None:
                 if run.dead == len(run):
-                    self.runs[i] = nothing_like(run)
+                    dead.append(run)
                 elif len(run) <= STEP:
                     self.runs[i] = without_dead(run)
                 else:
                     self.merges.append(Merge(run, nothing_like(run)))
-        self.runs = [run for run in self.runs if len(run)]
+        if dead:
+            self.runs = [run for run in self.runs if run not in dead]
 
     def _start_merge(self, rows: int) -> bool:
         """Merge two runs that are close in size, or begin to; return False if there are none."""

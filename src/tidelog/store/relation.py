@@ -31,6 +31,8 @@ from tidelog.store.run import (
     sorted_order,
 )
 
+_NO_ROWS: dict[int, Words] = {}  # for each number of words: made so often that it counts
+
 
 class Version(enum.Enum):
     """Which rows of a relation a reader sees during an epoch: (with the tail?, largest mark)."""
@@ -104,7 +106,11 @@ class StoredRelation:
 
     def no_rows(self) -> Words:
         """Return an empty set of rows."""
-        return np.empty((self.words, 0), np.int64)
+        words = self.primary.layout.words
+        none = _NO_ROWS.get(words)
+        if none is None:
+            none = _NO_ROWS[words] = np.empty((words, 0), np.int64)
+        return none
 
     def no_delta(self) -> Delta:
         """Return a change that changes nothing."""

@@ -26,6 +26,7 @@ GONE = DEAD_NOW + 1  # came and died in this epoch: no version shows it
 KNOWN = DEAD - 1  # every mark but DEAD: rows that this epoch may still change
 _LARGE = 4096  # rows: smaller runs need no directory
 _ROWS_PER_ENTRY = 32
+_MOST_NARROW = (1 << 31) - 1
 NO_MARKS: Marks = np.zeros(0, np.int32)
 NO_COUNTS: NDArray[np.int32] = np.zeros(0, np.int32)
 
@@ -229,6 +230,6 @@ def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
 
 def compact_counts(counts: NDArray[np.int64]) -> Counts:
     """Return a copy of the counts, in 32 bits if they fit."""
-    if len(counts) == 0 or counts.max() <= np.iinfo(np.int32).max:
+    if len(counts) == 0 or counts.max() <= _MOST_NARROW:
         return counts.astype(np.int32)
     return counts.copy()
