@@ -13,7 +13,7 @@ import tidelog
 from tests.engine.budget import always_bootstrap, always_update
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.protocol import Effects
-from tidelog.maintain import progress
+from tidelog.maintain import progress, walk
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.maintain.progress import Progress
 
@@ -114,10 +114,13 @@ class Interrupter:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("after", [1, 2, 40, 200])
-@pytest.mark.parametrize("way", ["update", "bootstrap"])
-def test_every_stage_of_an_epoch(after: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("way", "after"),
+    [("update", n) for n in (1, 2, 10, 20)] + [("bootstrap", n) for n in (1, 2, 40, 200)],
+)
+def test_every_stage_of_an_epoch(way: str, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PAUSE", -1.0)
+    monkeypatch.setattr(walk, "_FIRST_ROOM", 1)  # so that it asks for more again and again
     listener = Interrupter()
     facts = {"edge": chain(SIZE)}
     db = tidelog.Database(REACH, facts=facts, engine="kernel", progress=listener)
