@@ -10,16 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.memory import load32, load64, store32, store64
-from tidelog.kernel.table import (
-    COUNTS,
-    MARKS,
-    MOST_RUNS,
-    SIZE,
-    WIDE,
-    first_not_before,
-    is_equal,
-)
+from tidelog.kernel.table import MOST_RUNS, WIDE, count_of, find_row, set_count
 
 # Rows of the `waiting` array.
 LEVEL, COUNT = range(2)
@@ -33,35 +24,10 @@ _MIX = np.int64(-7046029254386353131)  # odd, its bits spread: 2**64 divided by 
 
 
 @njit(cache=True, inline="always")
-def count_of(table, r, at):
-    """Return the count of a row."""
-    if table[r, WIDE]:
-        return load64(table[r, COUNTS], at)
-    return load32(table[r, COUNTS], at)
-
-
-@njit(cache=True, inline="always")
-def set_count(table, r, at, count):
-    """Change the count of a row."""
-    if table[r, WIDE]:
-        store64(table[r, COUNTS], at, count)
-    else:
-        store32(table[r, COUNTS], at, count)
-
-
-@njit(cache=True)
 def find(table, words, rows, i, fingers):
     """Return run and position of the row that is not dead, and its mark; run -1 for none."""
-    for r in range(table.shape[0]):
-        at = first_not_before(table, r, words, rows, i, fingers[r])
-        fingers[r] = at
-        if at < table[r, SIZE] and is_equal(table, r, words, at, rows, i):
-            mark = np.int64(0)
-            if table[r, MARKS] != 0:
-                mark = load32(table[r, MARKS], at)
-            if mark != _DEAD:
-                return np.int64(r), at, mark
-    return np.int64(-1), np.int64(-1), _NEVER
+    r, at, mark = find_row(table, words, _DEAD - 1, rows, i, fingers)
+    return r, at, mark if r >= 0 else _NEVER
 
 
 @njit(cache=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from tidelog.kernel.memory import load32, load64, store32, store64
+from tidelog.kernel.search import gallop
 
 _BLOCK = 2048  # rows
 
@@ -43,28 +44,6 @@ def _find(rows, low, high, keys, j):
     while low < probe:
         middle = (low + probe) >> 1
         if _compare(rows, middle, keys, j) < 0:
-            low = middle + 1
-        else:
-            probe = middle
-    return low
-
-
-@njit(cache=True)
-def _find_word(words, low, high, target):
-    if low >= high or words[low] >= target:
-        return low
-    before = low
-    step = 1
-    probe = low + 1
-    while probe < high and words[probe] < target:
-        before = probe
-        step <<= 1
-        probe = before + step
-    probe = min(probe, high)
-    low = before + 1
-    while low < probe:
-        middle = (low + probe) >> 1
-        if words[middle] < target:
             low = middle + 1
         else:
             probe = middle
@@ -166,7 +145,7 @@ def remove_present(rows, counts, n, run, levels, has_levels, limit):
             at += 1 - onward
     for i in range(first, n):
         if one_word:
-            at = _find_word(run[0], at, size, rows[0, i])
+            at = gallop(run.ctypes.data, at, size, rows[0, i])
             present = at < size and run[0, at] == rows[0, i]
         else:
             at = _find(run, at, size, rows, i)
@@ -278,41 +257,38 @@ def split_tags(tags, tag_bits, marks, counts):
 
 
 @njit(cache=True)
+def _copy_sum(rows, sums, i, into, into_sums, out):
+    """Write row i with its sum."""
+    for w in range(rows.shape[0]):
+        into[w, out] = rows[w, i]
+    into_sums[out] = sums[i]
+
+
+@njit(cache=True)
 def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     """Write the union of two sets of rows, with the counts of rows in both added up."""
     i = j = out = 0
-    words = a.shape[0]
-    one_word = words == 1
+    one_word = a.shape[0] == 1
     while i < n_a and j < n_b:
         if one_word:
             order = -1 if a[0, i] < b[0, j] else (1 if a[0, i] > b[0, j] else 0)
         else:
             order = _compare(a, i, b, j)
         if order <= 0:
-            for w in range(words):
-                into[w, out] = a[w, i]
-            counts[out] = counts_a[i]
+            _copy_sum(a, counts_a, i, into, counts, out)
             i += 1
             if order == 0:
                 counts[out] += counts_b[j]
                 j += 1
         else:
-            for w in range(words):
-                into[w, out] = b[w, j]
-            counts[out] = counts_b[j]
+            _copy_sum(b, counts_b, j, into, counts, out)
             j += 1
         out += 1
-    while i < n_a:
-        for w in range(words):
-            into[w, out] = a[w, i]
-        counts[out] = counts_a[i]
-        i += 1
+    for rest in range(i, n_a):
+        _copy_sum(a, counts_a, rest, into, counts, out)
         out += 1
-    while j < n_b:
-        for w in range(words):
-            into[w, out] = b[w, j]
-        counts[out] = counts_b[j]
-        j += 1
+    for rest in range(j, n_b):
+        _copy_sum(b, counts_b, rest, into, counts, out)
         out += 1
     return out
 
@@ -321,6 +297,24 @@ _DENSE = 4
 
 # Fields of the progress of a merge.
 FROM_A, FROM_B, WRITTEN, ALL_MARKS = range(4)
+
+
+@njit(cache=True)
+def _copy_kept(
+    rows, from_marks, from_counts, i, into, marks, counts, has_marks, has_counts, limit, out, seen
+):
+    """Write row i unless it is dead; return how many are written, and the bits of their marks."""
+    if has_marks:
+        mark = np.int64(from_marks[i])
+        if mark > limit:
+            return out, seen
+        marks[out] = mark
+        seen |= mark
+    for w in range(rows.shape[0]):
+        into[w, out] = rows[w, i]
+    if has_counts:
+        counts[out] = from_counts[i]
+    return out + 1, seen
 
 
 @njit(cache=True)
@@ -372,48 +366,26 @@ def merge_runs(
     else:
         while i < n_a and j < n_b and i + j < stop:
             if _compare(a, i, b, j) <= 0:
-                if not has_marks or marks_a[i] <= limit:
-                    for w in range(words):
-                        into[w, out] = a[w, i]
-                    if has_marks:
-                        marks[out] = marks_a[i]
-                        seen |= np.int64(marks_a[i])
-                    if has_counts:
-                        counts[out] = counts_a[i]
-                    out += 1
+                out, seen = _copy_kept(
+                    a, marks_a, counts_a, i, into, marks, counts, has_marks, has_counts, limit,
+                    out, seen,
+                )  # fmt: skip
                 i += 1
             else:
-                if not has_marks or marks_b[j] <= limit:
-                    for w in range(words):
-                        into[w, out] = b[w, j]
-                    if has_marks:
-                        marks[out] = marks_b[j]
-                        seen |= np.int64(marks_b[j])
-                    if has_counts:
-                        counts[out] = counts_b[j]
-                    out += 1
+                out, seen = _copy_kept(
+                    b, marks_b, counts_b, j, into, marks, counts, has_marks, has_counts, limit,
+                    out, seen,
+                )  # fmt: skip
                 j += 1
     while j == n_b and i < n_a and i + j < stop:
-        if not has_marks or marks_a[i] <= limit:
-            for w in range(words):
-                into[w, out] = a[w, i]
-            if has_marks:
-                marks[out] = marks_a[i]
-                seen |= np.int64(marks_a[i])
-            if has_counts:
-                counts[out] = counts_a[i]
-            out += 1
+        out, seen = _copy_kept(
+            a, marks_a, counts_a, i, into, marks, counts, has_marks, has_counts, limit, out, seen
+        )
         i += 1
     while i == n_a and j < n_b and i + j < stop:
-        if not has_marks or marks_b[j] <= limit:
-            for w in range(words):
-                into[w, out] = b[w, j]
-            if has_marks:
-                marks[out] = marks_b[j]
-                seen |= np.int64(marks_b[j])
-            if has_counts:
-                counts[out] = counts_b[j]
-            out += 1
+        out, seen = _copy_kept(
+            b, marks_b, counts_b, j, into, marks, counts, has_marks, has_counts, limit, out, seen
+        )
         j += 1
     progress[FROM_A], progress[FROM_B], progress[WRITTEN] = i, j, out
     progress[ALL_MARKS] = seen
@@ -428,7 +400,7 @@ def locate(run, levels, has_levels, limit, rows, n, positions):
     found = 0
     for i in range(n):
         if one_word:
-            at = _find_word(run[0], at, size, rows[0, i])
+            at = gallop(run.ctypes.data, at, size, rows[0, i])
             present = at < size and run[0, at] == rows[0, i]
         else:
             at = _find(run, at, size, rows, i)

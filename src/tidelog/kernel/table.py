@@ -113,6 +113,38 @@ def fill_directory(words, n, shift, directory):
 
 
 @njit(cache=True)
+def find_row(table, words, limit, rows, i, fingers):
+    """Return run, position and mark of row i, if its mark is within `limit`; run -1 if not."""
+    for r in range(table.shape[0]):
+        at = first_not_before(table, r, words, rows, i, fingers[r])
+        fingers[r] = at
+        if at < table[r, SIZE] and is_equal(table, r, words, at, rows, i):
+            mark = np.int64(0)
+            if table[r, MARKS] != 0:
+                mark = load32(table[r, MARKS], at)
+            if mark <= limit:
+                return np.int64(r), at, mark
+    return np.int64(-1), np.int64(-1), np.int64(0)
+
+
+@njit(cache=True, inline="always")
+def count_of(table, r, at):
+    """Return the count of a row."""
+    if table[r, WIDE]:
+        return load64(table[r, COUNTS], at)
+    return load32(table[r, COUNTS], at)
+
+
+@njit(cache=True, inline="always")
+def set_count(table, r, at, count):
+    """Change the count of a row."""
+    if table[r, WIDE]:
+        store64(table[r, COUNTS], at, count)
+    else:
+        store32(table[r, COUNTS], at, count)
+
+
+@njit(cache=True)
 def find(table, words, limit, rows, n, found):
     """Write where each row is: run, position, mark, count; run -1 where no mark is within `limit`.
 
@@ -120,27 +152,11 @@ def find(table, words, limit, rows, n, found):
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     for i in range(n):
-        found[0, i] = -1
-        found[1, i] = -1
-        found[2, i] = 0
-        found[3, i] = 0
-        for r in range(table.shape[0]):
-            at = first_not_before(table, r, words, rows, i, fingers[r])
-            fingers[r] = at
-            if at < table[r, SIZE] and is_equal(table, r, words, at, rows, i):
-                mark = np.int64(0)
-                if table[r, MARKS] != 0:
-                    mark = load32(table[r, MARKS], at)
-                if mark <= limit:
-                    found[0, i] = r
-                    found[1, i] = at
-                    found[2, i] = mark
-                    if table[r, COUNTS] != 0:
-                        if table[r, WIDE]:
-                            found[3, i] = load64(table[r, COUNTS], at)
-                        else:
-                            found[3, i] = load32(table[r, COUNTS], at)
-                    break
+        r, at, mark = find_row(table, words, limit, rows, i, fingers)
+        found[0, i] = r
+        found[1, i] = at
+        found[2, i] = mark
+        found[3, i] = count_of(table, r, at) if r >= 0 and table[r, COUNTS] != 0 else 0
 
 
 @njit(cache=True)
@@ -158,24 +174,19 @@ def write_marks(table, tail, words, rows, marks, n, from_fields, fields, log, lo
         for c in range(fields.shape[0]):
             value = (rows[from_fields[c, 0], i] >> from_fields[c, 1]) & from_fields[c, 2]
             key[fields[c, 0], 0] += value << fields[c, 1]
-        for r in range(table.shape[0]):
-            at = first_not_before(table, r, words, key, 0, fingers[r])
-            fingers[r] = at
-            if at < table[r, SIZE] and is_equal(table, r, words, at, key, 0):
-                old = load32(table[r, MARKS], at)
-                if old == _DEAD:
-                    continue
-                mark = np.int64(marks[i])
-                if r == tail:
-                    if mark == _DEAD_NOW:
-                        mark = np.int64(_GONE)
-                else:
-                    log[0, logged] = r
-                    log[1, logged] = at
-                    log[2, logged] = old
-                    logged += 1
-                store32(table[r, MARKS], at, mark)
-                break
+        r, at, old = find_row(table, words, _DEAD - 1, key, 0, fingers)
+        if r < 0:
+            continue
+        mark = np.int64(marks[i])
+        if r == tail:
+            if mark == _DEAD_NOW:
+                mark = np.int64(_GONE)
+        else:
+            log[0, logged] = r
+            log[1, logged] = at
+            log[2, logged] = old
+            logged += 1
+        store32(table[r, MARKS], at, mark)
     return logged
 
 
@@ -189,15 +200,9 @@ def write_counts(table, tail, found, counts, n, log, logged):
         if r != tail:
             log[0, logged] = r
             log[1, logged] = at
-            if table[r, WIDE]:
-                log[2, logged] = load64(table[r, COUNTS], at)
-            else:
-                log[2, logged] = load32(table[r, COUNTS], at)
+            log[2, logged] = count_of(table, r, at)
             logged += 1
-        if table[r, WIDE]:
-            store64(table[r, COUNTS], at, counts[i])
-        else:
-            store32(table[r, COUNTS], at, counts[i])
+        set_count(table, r, at, counts[i])
     return logged
 
 

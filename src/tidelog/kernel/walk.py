@@ -19,8 +19,18 @@ from numba import carray, njit  # type: ignore[attr-defined]
 
 from tidelog.kernel import join as k
 from tidelog.kernel.memory import pointer64
-from tidelog.kernel.repair import COUNT, LEVEL, count_of, find, place, set_count
-from tidelog.kernel.table import DIRECTORY, MARKS, MOST_RUNS, SHIFT, SIZE, WIDE, WORDS
+from tidelog.kernel.repair import COUNT, LEVEL, find, place
+from tidelog.kernel.table import (
+    DIRECTORY,
+    MARKS,
+    MOST_RUNS,
+    SHIFT,
+    SIZE,
+    WIDE,
+    WORDS,
+    count_of,
+    set_count,
+)  # fmt: skip
 
 # Columns of `programs`.
 DRIVER, DRIVER_WORDS, FIELDS, ARRAYS = range(4)
@@ -141,6 +151,16 @@ def _next_chunk(programs, by_column, queue, arranged, out, state):
 
 
 @njit(cache=True)
+def _go_on(programs, by_column, queue, arranged, out, state):
+    """Go on to the next program if one has ended, else run it on."""
+    if state[PHASE] != _ENDING:
+        return _next_chunk(programs, by_column, queue, arranged, out, state)
+    state[PHASE] = _IDLE
+    state[PROGRAM] += 1
+    return AGAIN if state[FOUND] > _A_WHILE else DONE
+
+
+@njit(cache=True)
 def _next_level(given_levels, state):
     """Return the next level that has rows: queued ones, or given ones; -1 for none."""
     if state[QUEUED] > state[END]:
@@ -206,15 +226,9 @@ def lose(programs, table, words, by_column, given, given_levels, queue, arranged
             status = _lose_rows(table, words, out, queue, log, state)
             if status != DONE:
                 return status
-        if state[PHASE] == _ENDING:
-            state[PHASE] = _IDLE
-            state[PROGRAM] += 1
-            if state[FOUND] > _A_WHILE:
-                return AGAIN
-        else:
-            status = _next_chunk(programs, by_column, queue, arranged, out, state)
-            if status != DONE:
-                return status
+        status = _go_on(programs, by_column, queue, arranged, out, state)
+        if status != DONE:
+            return status
 
 
 @njit(cache=True)
@@ -300,12 +314,6 @@ def settle(
             status = _offer_rows(table, tail, words, out, queue, keys, waiting, log, state)
             if status != DONE:
                 return status
-        if state[PHASE] == _ENDING:
-            state[PHASE] = _IDLE
-            state[PROGRAM] += 1
-            if state[FOUND] > _A_WHILE:
-                return AGAIN
-        else:
-            status = _next_chunk(programs, by_column, queue, arranged, out, state)
-            if status != DONE:
-                return status
+        status = _go_on(programs, by_column, queue, arranged, out, state)
+        if status != DONE:
+            return status
