@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.generators.programs import Epoch, RandomCase
-from tests.maintain.comparing import Comparison
+from tests.maintain.comparing import Comparison, abandon_at_once
 from tidelog.engine.kernel import KernelEngine
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
@@ -91,3 +91,21 @@ def test_a_sum_grouped_by_what_its_recursion_binds_has_values() -> None:
     """)
     kernel = KernelEngine(program, {"ar": {(4, 4)}})
     assert kernel.rows("dr") == {(4, 0, 4), (4, 4, 4)}
+
+
+def test_an_abandoned_update_tells_where_two_values_come_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bootstrap beside the old state was not shown to those who look for the derivations."""
+    monkeypatch.setattr("tidelog.maintain.switch.LEAST_SECONDS", 0.0)
+    text = """
+        .decl a(x: symbol, y: symbol)
+        .decl b(x: symbol)
+        .decl f[x: symbol]: number
+        f[y] = 2 :- a(_, y), !a(y, y).
+        f[y] = 4 :- b(x), a(x, y).
+        b(x) :- f(x, _).
+    """
+    facts = {"a": frozenset({("d", "c")})}
+    epoch: Epoch = {"b": ([("d",)], [])}
+    Comparison(abandon_at_once).check(RandomCase(0, (), (), facts, (epoch,), (text,)))

@@ -91,10 +91,13 @@ class Catalog:
                 yield self.given[name]
 
     def shown(self, layer: Layer) -> frozenset[str]:
-        """Return the relations of a layer that others read within the same epoch."""
+        """Return the relations of a layer that others read within the same epoch.
+
+        What derives a row that is checked may have to be told, so that is read as well.
+        """
         read: set[str] = set(self.checked)
         for other in self.lowered.layers:
-            if other is not layer:
+            if other is not layer or read.intersection(layer.relations):
                 read.update(atom.relation for rule in other.rules for atom in rule.atoms)
                 if other.aggregation is not None:
                     read.update((other.aggregation.source, other.aggregation.wanted or ""))
