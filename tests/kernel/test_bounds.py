@@ -12,7 +12,12 @@ ROOT = Path(__file__).parents[2]
 
 def test_no_kernel_reads_or_writes_beyond_its_arrays(tmp_path: Path) -> None:
     """Compiled anew, with a cache of its own: the flag is no part of the cache's key."""
-    tests = ["tests/kernel/test_join.py", "tests/maintain/test_paper_example.py"]
+    tests = [
+        "tests/kernel/test_join.py",
+        "tests/maintain/test_paper_example.py",
+        "tests/store/test_complement.py",
+        "tests/store/test_run_tree.py",
+    ]
     environment = {
         **os.environ,
         "NUMBA_BOUNDSCHECK": "1",

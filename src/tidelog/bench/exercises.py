@@ -31,6 +31,8 @@ class Exercise:
     """An epoch that a rule cannot compute with, so that it is undone."""
     lookups: Mapping[str, Row] = field(default_factory=dict)
     """For a view the beginning of rows to look up."""
+    aggregated: Mapping[str, str] = field(default_factory=dict)
+    """For a relation the column of which trees are kept, from the first evaluation on."""
 
 
 _CHAIN = [(i, i + 1) for i in range(60)]
@@ -84,12 +86,17 @@ EXERCISES = (
         .decl right(y: number, z: number)
         .decl both(x: number, z: number)
         both(x, z) :- left(x, y), right(y, z).
+        .decl matched(x: number, y: number)
+        matched(x, y) :- left(x, y), right(y, _).
+        .decl alone(x: number, y: number)
+        alone(x, y) :- left(x, y), !matched(x, y).
         """,
         {
             "left": [(i, i % 997) for i in range(6000)],
             "right": [(i, 3 * i) for i in range(6000)],
         },
         (({"left": [(1, 2)]}, {"right": [(5, 15)]}),),
+        aggregated={"left": "y", "right": "z"},
     ),
     # Values that are not numbers, groups, and what is computed inside and outside of joins.
     Exercise(
@@ -144,6 +151,8 @@ def warm_up() -> None:
 
 def _run(exercise: Exercise) -> None:
     database = Database(exercise.program, facts=exercise.facts, engine="kernel")
+    for relation, column in exercise.aggregated.items():
+        database.view(relation).aggregate("sum", column)
     for epoch in exercise.epochs:
         changes = _apply(database, *epoch).changes
         for relation in database.program.relations:

@@ -17,6 +17,7 @@ from tidelog.logic.program import Program
 from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import HEAD, RuleJoin
+from tidelog.maintain.lacking import Lacking
 from tidelog.plan.body import Rule
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Aggregation, Layer
@@ -97,7 +98,13 @@ class KernelDetails:
             for rule in layer.rules:
                 words = self._words(rule)
                 lines.append(f"joins for {words.rule()}")
+                lacking = None if layer.recursive else Lacking.of(self._catalog, rule)
+                if lacking is not None and lacking.pays:
+                    whole, part = (words.atom(atom).removeprefix("!") for atom in lacking.atoms)
+                    lines.append(f"  at first: what {part} lacks of {whole}, found by counting")
                 for way in self._joins(layer, rule):
+                    if lacking is not None and lacking.pays and way.join.driver is None:
+                        continue
                     cost = sum(stage.program.plan.cost for stage in way.join.stages)
                     lines.append(f"  {way.when}: {_steps(words, way.join)}  (cost {_cost(cost)})")
         return lines
@@ -110,7 +117,7 @@ class KernelDetails:
         by = f" by {group}" if group else ""
         return (
             f"{aggregation.result}: {aggregation.op} over {aggregation.source}{by};"
-            " the groups that a change touches are read again"
+            f" {class_of(aggregation).why}"
         )
 
     def _column(self, relation: str, column: int) -> str:
@@ -204,7 +211,7 @@ class KernelDetails:
                 for way in self._joins(layer, rule):
                     for relation, order in _orders(way.join):
                         found.setdefault(relation, set()).add(order)
-            if layer.aggregation is not None:
+            if layer.aggregation is not None and class_of(layer.aggregation).reads_groups:
                 source, group = layer.aggregation.source, layer.aggregation.group
                 width = len(self._catalog.types(source))
                 rest = tuple(c for c in range(width) if c not in group)

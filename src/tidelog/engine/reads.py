@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.engine.questions import Question, from_rows
 from tidelog.io.tabular import Records, to_arrow
 from tidelog.logic.program import Relation
 from tidelog.values.order import sort_key, sort_rows
@@ -37,6 +38,9 @@ class Reader(Protocol):
 
     def where(self, values: Mapping[int, Any]) -> list[Row]:
         """Return the rows with these values, by the number of the column, in order."""
+
+    def aggregate(self, question: Question) -> Any:
+        """Return an aggregate over some of the rows; None for an extreme or a mean of none."""
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table, in order."""
@@ -76,6 +80,11 @@ class SetReader:
         """Return the rows with these values, sorted."""
         wanted = tuple(values.values())
         return self._sorted(lambda row: tuple(row[column] for column in values) == wanted)
+
+    def aggregate(self, question: Question) -> Any:
+        """Return an aggregate over some of the rows."""
+        types = [column.type for column in self._relation.columns]
+        return from_rows(self._rows, question, types, self._records)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table."""

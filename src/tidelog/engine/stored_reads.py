@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.engine.aggregate_reads import TreeAnswers
+from tidelog.engine.questions import Question, from_rows
 from tidelog.io.tabular import arrow_schema, to_arrow
 from tidelog.logic.program import Relation
 from tidelog.maintain.catalog import Catalog
@@ -35,6 +37,7 @@ class StoredReader:
     """The committed rows of a stored relation."""
 
     def __init__(self, catalog: Catalog, relation: Relation) -> None:
+        self._catalog = catalog
         self._codec = catalog.codec
         self._relation = relation
         self._types = [column.type for column in relation.columns]
@@ -98,6 +101,13 @@ class StoredReader:
             [values[column] for column in order[: len(values)]],
         )
         return list(self._decoded(self._starting_with(order, found)))
+
+    def aggregate(self, question: Question) -> Any:
+        """Return an aggregate over some of the rows: O(log n), if they are an interval."""
+        if len(question.between) <= 1:
+            return TreeAnswers(self._catalog, self._relation.name).answer(question)
+        rows = self.where(question.equal)
+        return from_rows(rows, question, self._types, self._codec.records)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table, in order, converted column by column."""

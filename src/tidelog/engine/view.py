@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from tidelog.engine.questions import OPS, SUMMED, Question
 from tidelog.engine.reads import Reader
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.io.tabular import Records, checker
@@ -109,20 +110,66 @@ class View(Rows):
         O(log n) and what is returned. The first lookup by columns that are not the leading ones
         sorts the relation by them; the database keeps that order, as it does for its own joins.
         """
-        number = {column.name: i for i, column in enumerate(self._relation.columns)}
-        for name in values:
-            if name not in number:
-                hint = did_you_mean(name, number)
-                raise UsageError(
-                    f"`{self._relation}` has no column `{name}`" + (f"; {hint}" if hint else "")
+        wanted = {self._number(name): self._value(name, value) for name, value in values.items()}
+        return self._ask(lambda reader: reader.where(wanted))
+
+    def aggregate(self, op: str, column: str | None = None, /, **where: Any) -> Any:
+        """Return the "count", or the "min", "max", "sum" or "mean" of a column, over some rows.
+
+        Rows are chosen by the columns named: by a value that they have there, or by a range,
+        `day=slice(low, high)`, from `low` up to but excluding `high`; None leaves a side open.
+        A minimum, maximum or mean of no rows is None; sums are exact, and of floats rounded once.
+
+        O(log n), with values for any columns and a range for one. The first aggregate of a column
+        over such rows builds a tree of partial results, which the database keeps up to date.
+        """
+        if op not in OPS:
+            hint = did_you_mean(op, OPS)
+            raise UsageError(
+                f"there is no aggregate `{op}` here" + (f"; {hint}" if hint else f": {OPS}")
+            )
+        if (column is None) != (op == "count"):
+            raise UsageError(
+                "`count` counts rows, and takes no column"
+                if op == "count"
+                else f"`{op}` needs a column"
+            )
+        number = None if column is None else self._number(column)
+        if op in ("sum", "mean") and number is not None:
+            type_ = self._relation.columns[number].type
+            if type_.kind not in SUMMED:
+                raise UsageError(f"there is no {op} of `{column}`, which is a {type_}")
+        equal: dict[int, Any] = {}
+        between: dict[int, tuple[Any, Any]] = {}
+        for name, value in where.items():
+            if not isinstance(value, slice):
+                equal[self._number(name)] = self._value(name, value)
+            elif value.step is not None:
+                raise UsageError(f"the range of `{name}` has a step")
+            else:
+                low, high = (
+                    None if end is None else self._value(name, end)
+                    for end in (value.start, value.stop)
                 )
-        columns = [self._relation.columns[number[name]] for name in values]
+                between[self._number(name)] = (low, high)
+        question = Question(op, number, equal, between)
+        return self._ask(lambda reader: reader.aggregate(question))
+
+    def _number(self, name: str) -> int:
+        """Return the number of a column."""
+        if name not in self.columns:
+            hint = did_you_mean(name, self.columns)
+            raise UsageError(
+                f"`{self._relation}` has no column `{name}`" + (f"; {hint}" if hint else "")
+            )
+        return self.columns.index(name)
+
+    def _value(self, name: str, value: Any) -> Any:
+        """Return a value of a column in the form in which rows hold it."""
         try:
-            checked = self._in_form(values.values(), columns)
+            return self._in_form([value], [self._relation.columns[self._number(name)]])[0]
         except (ValueError, TypeError) as error:
             raise UsageError(f"lookup in `{self._relation}`: {error}") from None
-        wanted = {number[name]: value for name, value in zip(values, checked, strict=True)}
-        return self._ask(lambda reader: reader.where(wanted))
 
     def _checked(self, values: Iterable[Any]) -> Row:
         """Return the values of the first columns in the form in which rows hold them."""

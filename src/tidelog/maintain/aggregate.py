@@ -107,6 +107,8 @@ class Aggregate:
     name = "aggregate"
     why = "the groups that change are computed again"
     """How it is kept, in words for `explain`."""
+    reads_groups = True
+    """Whether it needs an order of the source that begins with the group's columns."""
 
     @classmethod
     def takes(cls, aggregation: Aggregation) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tidelog.maintain.aggregate import Aggregate
 from tidelog.maintain.extremes import Extremes
+from tidelog.maintain.scans import Scans
 from tidelog.maintain.sums import Sums
 from tidelog.plan.lowered import Aggregation
 
-CLASSES: tuple[type[Aggregate], ...] = (Sums, Extremes, Aggregate)
+CLASSES: tuple[type[Aggregate], ...] = (Sums, Extremes, Scans, Aggregate)
 
 
 def class_of(aggregation: Aggregation) -> type[Aggregate]:

@@ -20,6 +20,7 @@ from tidelog.kernel.join import DEAD_NOW, PLAIN
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.gather import Tally
 from tidelog.maintain.joins import Reader, Reading, reading
+from tidelog.maintain.lacking import Lacking
 from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse
@@ -46,6 +47,10 @@ class Counting:
         tally = Tally(self._relation.words)
         reader = self._reader(None)
         for joins in self._joins:
+            lacking = Lacking.of(self._catalog, joins.rule)
+            if lacking is not None and lacking.pays:
+                tally.add(lacking.rows(), 1)
+                continue
             for instances in joins.run(None, PLAIN, reader, None, after=reader):
                 tally.add(instances.rows, 1)
         given = self._given.rows(Version.NEW)

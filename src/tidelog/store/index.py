@@ -219,6 +219,7 @@ class Index:
             assert over, "a row is still flagged"
             for run, died in zip(self.runs, dead.tolist(), strict=True):
                 run.dead += died
+            self._renew_trees(marks)
         if self.merges:
             for log in (marks, counts):
                 for number in np.unique(log.columns[0, : log.used]).tolist():
@@ -229,6 +230,15 @@ class Index:
                         under_way.note(self.runs[number], positions)
         marks.clear()
         counts.clear()
+
+    def _renew_trees(self, marks: _Log) -> None:
+        """Have scan trees follow the marks that this epoch has changed."""
+        for number, run in enumerate(self.runs):
+            if run.trees:
+                here = marks.columns[0, : marks.used] == number
+                positions = np.unique(marks.columns[1, : marks.used][here])
+                for tree in run.trees.values():
+                    tree.renew(run, positions)
 
     def _tidy(self, rows: int) -> None:
         """Merge runs that have come close in size, and rewrite runs with many dead rows.
@@ -293,6 +303,8 @@ class Index:
         for run in self.all_runs():
             run._check()
             assert run.words.shape[0] == self.layout.words, "a run has another layout"
+            for tree in run.trees.values() if not self.marks_log.used else ():
+                tree._check(run)
         assert len(self.runs) <= MOST_RUNS, "too many runs"
         for under_way in self.merges:
             assert under_way.a in self.runs, "a run that is merged is not here"

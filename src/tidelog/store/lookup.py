@@ -91,7 +91,7 @@ def between(relation: StoredRelation, order: tuple[int, ...], low: Key, high: Ke
     index = relation.index(order)
     parts = []
     for run in index.runs:
-        start, stop = _position(run.words, low), _position(run.words, high)
+        start, stop = position(run.words, low), position(run.words, high)
         if start < stop:
             part = run.words[:, start:stop]
             if run.marks is not None:
@@ -105,8 +105,8 @@ def between(relation: StoredRelation, order: tuple[int, ...], low: Key, high: Ke
     return Slice(words, index.layout, tuple(domain.bias for domain in relation.domains))
 
 
-def _position(words: Words, key: Key) -> int:
-    """Return how many rows are before the key. Words are narrowed down from first to last."""
+def position(words: Words, key: Key) -> int:
+    """Return how many of these rows are before the key. Words narrow it down from first to last."""
     start, stop = 0, words.shape[1]
     for column, word in zip(words, key.words, strict=True):
         inside = column[start:stop]

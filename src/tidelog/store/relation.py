@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,19 @@ class Delta:
         return bool(self.inserted.shape[1] or self.deleted.shape[1])
 
 
+class Follower(Protocol):
+    """Something that is computed from all rows of a relation, and follows their changes."""
+
+    def commit(self, relation: StoredRelation) -> None:
+        """Keep what the epoch has changed, `relation.delta`, whether it was looked at or not."""
+
+    def abort(self) -> None:
+        """Put everything back as it was before the epoch."""
+
+    def _check(self, relation: StoredRelation) -> None:
+        """Assert that it is that of the relation's rows."""
+
+
 class Found:
     """Where rows are in the primary order, with their marks and counts (kernel/table.py)."""
 
@@ -92,6 +106,8 @@ class StoredRelation:
         self.primary = Index(Layout(identity, domains))
         self._indexes: dict[tuple[int, ...], Index] = {identity: self.primary}
         self._replacement: StoredRelation | None = None
+        self.followers: dict[object, Follower] = {}
+        """What else is kept of the rows: it goes when they are replaced outside of epochs."""
         self.touched = False
         """Whether the current epoch has written here."""
         self._remember_biases()
@@ -309,6 +325,7 @@ class StoredRelation:
         """Put runs of the primary order in the place of everything."""
         identity = self.primary.layout.order
         self._indexes = {identity: self.primary}
+        self.followers.clear()
         self.primary.runs = [run for run in runs if len(run)]
         self.primary.tail = None
         self.primary.merges.clear()
@@ -365,6 +382,8 @@ class StoredRelation:
         else:
             for index in self._indexes.values():
                 index.commit()
+        for follower in self.followers.values():
+            follower.commit(self)
         if self.delta:
             self.delta = self.no_delta()
 
@@ -376,6 +395,8 @@ class StoredRelation:
         self._replacement = None
         for index in self._indexes.values():
             index.abort()
+        for follower in self.followers.values():
+            follower.abort()
         self.delta = self.no_delta()
 
     def _is_idle(self) -> bool:
@@ -405,6 +426,8 @@ class StoredRelation:
             same = (held[0][:, 1:] == held[0][:, :-1]).all(axis=0)
             assert not same.any(), f"{name} holds a row twice"
             assert not idle or (held[1] <= ALIVE).all(), f"{name} has marks of an epoch that ended"
+        for follower in self.followers.values() if idle else ():
+            follower._check(self)
 
     def _known(self, index: Index) -> tuple[Words, Marks]:
         """Return all rows that are not dead, sorted in the primary order, and their marks."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tidelog.kernel import rows as kernel
 from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD, DEAD_NOW
+from tidelog.store.run_tree import RunTree
 
 Words: TypeAlias = NDArray[np.int64]
 Marks: TypeAlias = NDArray[np.int32]
@@ -36,7 +37,7 @@ class Run:
 
     __slots__ = (
         "_counts", "_directory", "_marks", "_row", "_shift", "_size", "dead", "marks_address",
-        "words", "words_address",
+        "trees", "words", "words_address",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +54,8 @@ class Run:
         self.counts = counts
         self.dead = dead
         """How many rows have the mark DEAD: at a quarter the run is rewritten."""
+        self.trees: dict[int, RunTree] = {}
+        """The scan trees that have been asked for, by column."""
 
     @property
     def marks(self) -> Marks | None:
@@ -117,11 +120,20 @@ class Run:
         self.words_address = address(words)
         self._directory, self._shift = None, 0
         self._row = None
+        self.trees.clear()  # they know where their columns were
+
+    def tree(self, column: int, field: NDArray[np.int64], bias: int) -> RunTree:
+        """Return the scan tree of a column, which is at `field` in a row; made on first use."""
+        found = self.trees.get(column)
+        if found is None:
+            found = self.trees[column] = RunTree(self, field, bias)
+        return found
 
     @property
     def nbytes(self) -> int:
         """Return the memory of the run's arrays."""
-        arrays = (self.words, self.marks, self.counts, self._directory)
+        trees = (tree.nodes for tree in self.trees.values())
+        arrays = (self.words, self.marks, self.counts, self._directory, *trees)
         return sum(a.nbytes for a in arrays if a is not None)
 
     def need_marks(self) -> Marks:

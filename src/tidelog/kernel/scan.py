@@ -1,0 +1,117 @@
+"""Trees of partial results over the positions of a run (store/run_tree.py).
+
+The rows of a run are cut into blocks. Node b + blocks is the b-th block, node i the sum of nodes
+2i and 2i + 1, and node 1, if there are several blocks, the whole run. Five numbers are kept of the
+rows alive under a node: how many they are, and of one column the sum, in two halves of 32 bits, the
+smallest and the largest value. All of them can be put together in any order.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tidelog.kernel.memory import load32
+
+BLOCK = 32
+COUNT, HIGH, LOW, LEAST, GREATEST = range(5)
+
+_HALF = 32
+_LOW_HALF = (1 << _HALF) - 1
+_LARGEST = (1 << 63) - 1
+_SMALLEST = -(1 << 63)
+
+
+@njit(cache=True, inline="always")
+def _add_rows(words, start, stop, marks, limit, word, shift, mask, bias, into, at):
+    """Add the rows [start, stop) that are alive to a column of partial results."""
+    for i in range(start, stop):
+        if marks == 0 or load32(marks, i) <= limit:
+            value = ((words[word, i] >> shift) & mask) + bias
+            into[COUNT, at] += 1
+            into[HIGH, at] += value >> _HALF
+            into[LOW, at] += value & _LOW_HALF
+            into[LEAST, at] = min(into[LEAST, at], value)
+            into[GREATEST, at] = max(into[GREATEST, at], value)
+
+
+@njit(cache=True, inline="always")
+def _add_node(nodes, node, into, at):
+    into[COUNT, at] += nodes[COUNT, node]
+    into[HIGH, at] += nodes[HIGH, node]
+    into[LOW, at] += nodes[LOW, node]
+    into[LEAST, at] = min(into[LEAST, at], nodes[LEAST, node])
+    into[GREATEST, at] = max(into[GREATEST, at], nodes[GREATEST, node])
+
+
+@njit(cache=True, inline="always")
+def _clear(into, at):
+    into[COUNT, at] = 0
+    into[HIGH, at] = 0
+    into[LOW, at] = 0
+    into[LEAST, at] = _LARGEST
+    into[GREATEST, at] = _SMALLEST
+
+
+@njit(cache=True)
+def grow(words, marks, limit, word, shift, mask, bias, nodes):
+    """Compute all nodes. `marks` is the address of the marks, or 0 when all rows are alive."""
+    blocks = nodes.shape[1] // 2
+    n = words.shape[1]
+    for b in range(blocks):
+        _clear(nodes, blocks + b)
+        stop = min(n, (b + 1) * BLOCK)
+        _add_rows(words, b * BLOCK, stop, marks, limit, word, shift, mask, bias, nodes, blocks + b)
+    for node in range(blocks - 1, 0, -1):
+        _clear(nodes, node)
+        _add_node(nodes, 2 * node, nodes, node)
+        _add_node(nodes, 2 * node + 1, nodes, node)
+
+
+@njit(cache=True)
+def renew(words, marks, limit, word, shift, mask, bias, nodes, positions):
+    """Compute the nodes from some rows to the root again: their marks have changed."""
+    blocks = nodes.shape[1] // 2
+    n = words.shape[1]
+    for i in range(positions.shape[0]):
+        b = positions[i] // BLOCK
+        if i > 0 and positions[i - 1] // BLOCK == b:
+            continue
+        node = blocks + b
+        _clear(nodes, node)
+        stop = min(n, (b + 1) * BLOCK)
+        _add_rows(words, b * BLOCK, stop, marks, limit, word, shift, mask, bias, nodes, node)
+        node >>= 1
+        while node > 0:
+            _clear(nodes, node)
+            _add_node(nodes, 2 * node, nodes, node)
+            _add_node(nodes, 2 * node + 1, nodes, node)
+            node >>= 1
+
+
+@njit(cache=True)
+def fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into):
+    """Add the rows [start, stop) to the partial results in `into`; return how many nodes it took.
+
+    Rows of the blocks that the interval cuts are looked at one by one, at most twice a block.
+    """
+    blocks = nodes.shape[1] // 2
+    first, last = -(-start // BLOCK), stop // BLOCK
+    if first >= last:
+        _add_rows(words, start, stop, marks, limit, word, shift, mask, bias, into, 0)
+        return 0
+    _add_rows(words, start, first * BLOCK, marks, limit, word, shift, mask, bias, into, 0)
+    _add_rows(words, last * BLOCK, stop, marks, limit, word, shift, mask, bias, into, 0)
+    left, right = blocks + first, blocks + last
+    used = 0
+    while left < right:
+        if left & 1:
+            _add_node(nodes, left, into, 0)
+            left += 1
+            used += 1
+        if right & 1:
+            right -= 1
+            _add_node(nodes, right, into, 0)
+            used += 1
+        left >>= 1
+        right >>= 1
+    return used

@@ -1,0 +1,69 @@
+"""Rules that ask for the complement of a subset, and how it is known to be one.
+
+    v(x..) :- a(x..), !b(x..).        where every rule for b has a(x..) in its body:
+    b(x..) :- a(x..), ...
+
+If b has no given rows, it is within a, whatever the data, and v is what of a it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.plan.body import AtomUse, Rule
+from tidelog.plan.lowered import Layer
+
+
+@dataclass(frozen=True)
+class ComplementRule:
+    """A rule whose head has the rows of `whole` that `part` lacks, as long as `part` is not given.
+
+    Columns of the three correspond: the i-th entries of the orders are the same variable.
+    """
+
+    whole: AtomUse
+    part: AtomUse
+    part_order: tuple[int, ...]
+    """For each column of `whole` that of `part`."""
+    head_order: tuple[int, ...]
+    """For each column of `whole` that of the head."""
+
+
+def complement_rule(rule: Rule, layers: Iterable[Layer]) -> ComplementRule | None:
+    """Return what a rule is the complement of, or None if it is none."""
+    if len(rule.atoms) != 2 or rule.conditions or rule.constants:
+        return None
+    whole, part = sorted(rule.atoms, key=lambda atom: atom.negated)
+    slots = whole.slots
+    distinct = all(
+        len(atom.slots) == len(atom.args) and atom.slots == slots
+        for atom in (whole, part, rule.head)
+    )
+    if whole.negated or not part.negated or not distinct or whole.relation == part.relation:
+        return None
+    part_order = tuple(part.args.index(slot) for slot in whole.args)
+    head_order = tuple(rule.head.args.index(slot) for slot in whole.args)
+    return (
+        ComplementRule(whole, part, part_order, head_order)
+        if _is_within(part.relation, whole.relation, part_order, layers)
+        else None
+    )
+
+
+def _is_within(part: str, whole: str, order: tuple[int, ...], layers: Iterable[Layer]) -> bool:
+    """Return whether all rules for `part` take their rows from `whole`."""
+    layer = next(layer for layer in layers if part in layer.relations)
+    rules = [rule for rule in layer.rules if rule.head.relation == part]
+    if not rules or layer.aggregation is not None or layer.recompute is not None:
+        return False
+    return all(
+        any(
+            not atom.negated
+            and atom.relation == whole
+            and atom.args == tuple(rule.head.args[column] for column in order)
+            and None not in atom.args
+            for atom in rule.atoms
+        )
+        for rule in rules
+    )
