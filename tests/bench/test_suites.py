@@ -9,9 +9,10 @@ import pytest
 from tidelog.bench import facts
 from tidelog.bench.model import Request, Scale
 from tidelog.bench.ours import percentile
-from tidelog.bench.suites import SUITES, crdt, galen, workload
+from tidelog.bench.suites import SUITES, aggregates, crdt, galen, workload
 
 SMALL = Request(Scale.SMALL, None)
+MOVES = ("insert", "delete")
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,30 @@ def test_peers_compute_the_same() -> None:
     ours = next(SUITES["closure"].case("tidelog on large graph").measure(SMALL))
     (peer,) = SUITES["closure"].case("duckdb on large graph").measure(SMALL)
     assert ours.rows == peer.rows == 97_993
+
+
+@pytest.mark.parametrize("name", aggregates.AGGREGATES)
+def test_aggregates_measure_groups_of_all_sizes(name: str) -> None:
+    first, *figures = SUITES["aggregates"].case(f"tidelog on {name}").measure(SMALL)
+    assert first.rows == 3
+    wanted = [f"{what}, {n:,} rows, median" for n in (10, 100, 1000) for what in MOVES]
+    if name == "max":
+        wanted += ["insert a new maximum, median", "delete the maximum, median"]
+    assert [figure.what for figure in figures] == wanted
+    assert all(figure.seconds for figure in figures)
+
+
+def test_exact_sums_equal_fsum() -> None:
+    ours, *others = SUITES["aggregates"].case("tidelog on exact sums").measure(SMALL)
+    assert ours.note == "equal to fsum, bit for bit"
+    assert [figure.what for figure in others] == ["take away", "plain sum", "fsum"]
+
+
+def test_peers_aggregate_as_many_groups() -> None:
+    ours = list(SUITES["aggregates"].case("tidelog on 1,000 groups").measure(SMALL))
+    peer = list(SUITES["aggregates"].case("duckdb on 1,000 groups").measure(SMALL))
+    assert {figure.rows for figure in (*ours, *peer)} == {1000, None}
+    assert {figure.against for figure in peer} < {figure.what for figure in ours}
 
 
 def test_the_workload_has_thirteen_epochs() -> None:

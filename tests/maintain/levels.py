@@ -3,15 +3,18 @@
 Naive evaluation: in every round all rules are tried on all rows found before it. A row's level is
 the round that finds it first (0 for given rows), its count the number of solutions that find it in
 that round. A relation without recursion has no levels; its count is the number of all solutions,
-and one more if the row is given.
+and one more if the row is given. An atom that an aggregate of the body makes needless is solved
+once for each group, however many rows it has.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from tidelog.logic.program import Program, Rule, Stratum
+from tidelog.logic.program import Atom, Literal, Program, Rule, Stratum, Var
+from tidelog.plan.implied import without_implied
 from tidelog.reference.solve import Solver
 from tidelog.reference.tables import Table
 from tidelog.values.types import Row
@@ -46,7 +49,7 @@ def _rounds(
         found = Counter(
             (name, row)
             for rule in stratum.rules
-            for name, row in _heads(solver, rule)
+            for name, row in _heads(solver, rule, tables)
             if row not in states[name]
         )
         for (name, row), count in found.items():
@@ -57,16 +60,37 @@ def _rounds(
 def _once(
     stratum: Stratum, solver: Solver, tables: dict[str, Table], states: dict[str, State]
 ) -> None:
-    found = Counter(head for rule in stratum.rules for head in _heads(solver, rule))
+    found = Counter(head for rule in stratum.rules for head in _heads(solver, rule, tables))
     for (name, row), count in found.items():
         states[name][row] = (0, count + states[name].get(row, (0, 0))[1])
         tables[name].add(row)
 
 
-def _heads(solver: Solver, rule: Rule) -> list[tuple[str, Row]]:
+def _heads(solver: Solver, rule: Rule, tables: dict[str, Table]) -> list[tuple[str, Row]]:
     heads = []
-    for known, failure in solver.solutions(rule.body, {}):
+    for known, failure in solver.solutions(_body(rule, tables), {}):
         assert failure is None, failure
         row = tuple(solver.value(arg, known) for arg in rule.head.args)
         heads.append((rule.head.relation, row))
     return heads
+
+
+def _body(rule: Rule, tables: dict[str, Table]) -> tuple[Literal, ...]:
+    """Return the body, its needless atoms over tables that have one row for each group."""
+    kept = without_implied(rule.body)
+    body: list[Literal] = []
+    for literal in rule.body:
+        if literal in kept:
+            body.append(literal)
+            continue
+        assert isinstance(literal, Atom)
+        groups: dict[Row, Row] = {}
+        for row in tables[literal.relation].rows:
+            columns = zip(row, literal.args, strict=True)
+            groups[tuple(value for value, arg in columns if isinstance(arg, Var))] = row
+        name = f"{literal.relation}, each group once"
+        tables[name] = Table()
+        for row in groups.values():
+            tables[name].add(row)
+        body.append(replace(literal, relation=name))
+    return tuple(body)

@@ -98,6 +98,26 @@ EXERCISES = (
         (({"left": [(1, 2)]}, {"right": [(5, 15)]}),),
         aggregated={"left": "y", "right": "z"},
     ),
+    # Counts, sums and means of more groups than are added up at a time, and what overflows.
+    Exercise(
+        "groups",
+        """
+        .decl r(g: number, h: symbol, v: float, n: number)
+        .decl asked(g: number)
+        .decl by_both(g: number, h: symbol, v: float)
+        by_both(g, h, v) :- r(g, h, _, _), v = mean x : { r(g, h, x, _) }.
+        .decl of_all(v: float, n: number)
+        of_all(v, n) :- v = total x : { r(_, _, x, _) }, n = count x : { r(_, x, _, _) }.
+        .decl by_number(g: number, n: number)
+        by_number(g, n) :- asked(g), n = sum x : { r(g, _, _, x) }.
+        """,
+        {"r": [(i, "ab"[i % 2], i / 7, i) for i in range(2600)], "asked": [(1,)]},
+        (
+            ({"r": [(1, "a", 1e300, 1), (2, "b", 1.0, 2**63 - 1)]}, {"r": [(0, "a", 0.0, 0)]}),
+            ({"asked": [(3,)]}, {"r": [(1, "a", 1e300, 1)]}),
+        ),
+        ({"asked": [(2,)]}, {}),
+    ),
     # Values that are not numbers, groups, and what is computed inside and outside of joins.
     Exercise(
         "values",

@@ -6,9 +6,7 @@ touches; their rows are read through the order that starts with the group's colu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,13 +22,12 @@ from tidelog.plan.body import AtomUse
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
 from tidelog.plan.steps import Plan, Scan, Seek, Step
-from tidelog.store.codec import float_ordinal, float_value
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.layout import Layout
 from tidelog.store.relation import Delta, Version, without
 from tidelog.store.run import Run, Words
 from tidelog.values.order import sort_key
-from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, UNSIGNED_MAX, Kind, Type
+from tidelog.values.types import Type
 
 Array = NDArray[np.int64]
 
@@ -262,40 +259,17 @@ class Aggregate:
         """Return the ordinal of the aggregate of some rows; there is at least one."""
         aggregation = self._aggregation
         op, codec = aggregation.op, self._catalog.codec
-        if aggregation.target is None:
-            return int(rows.shape[1])
-        target = rows[aggregation.target]
         type_ = aggregation.target_type
-        assert type_ is not None
+        assert aggregation.target is not None and type_ is not None
+        target = rows[aggregation.target]
         match op:
-            case "count":
-                return len(np.unique(target))
             case "setof":
                 return codec.table(aggregation.result_type).number(frozenset(target.tolist()))
             case "concat":
                 return self._concat(rows, target)
             case "min" | "max":
                 return self._extreme(op, target, type_)
-            case "sum" if type_.kind in (Kind.NUMBER, Kind.UNSIGNED, Kind.DECIMAL):
-                return self._sum(target, type_)
-        exact = list(map(_rational, [type_] * len(target), target.tolist()))
-        if op == "mean":
-            return float_ordinal(_round(exact, len(exact)))
-        return float_ordinal(_round(exact, 1))
-
-    def _sum(self, target: Array, type_: Type) -> int:
-        bias = 1 << 63 if type_.kind is Kind.UNSIGNED else 0
-        total = sum(target.tolist()) + bias * len(target)
-        low, high = {
-            Kind.NUMBER: (NUMBER_MIN, NUMBER_MAX),
-            Kind.UNSIGNED: (0, UNSIGNED_MAX),
-            Kind.DECIMAL: (1 - 10**type_.precision, 10**type_.precision - 1),
-        }[type_.kind]
-        if not low <= total <= high:
-            aggregation = self._aggregation
-            reason = f"the sum of {len(target)} values overflows `{type_}`"
-            raise EvaluationError(reason, aggregation.text, aggregation.span, {})
-        return int(total - bias)
+        raise AssertionError(op)
 
     def _extreme(self, op: str, target: Array, type_: Type) -> int:
         if type_.kind not in UNORDERED:
@@ -315,29 +289,3 @@ class Aggregate:
         order = sorted(range(rows.shape[1]), key=lambda i: [column[i] for column in keys])
         symbols = codec.symbols
         return symbols.number("".join(symbols.items[target[i]] for i in order))
-
-
-def _rational(type_: Type, ordinal: int) -> Fraction | float:
-    match type_.kind:
-        case Kind.FLOAT:
-            value = float_value(ordinal)
-            return Fraction(value) if math.isfinite(value) else value
-        case Kind.UNSIGNED:
-            return Fraction(ordinal + (1 << 63))
-        case Kind.DECIMAL:
-            return Fraction(ordinal, 10**type_.scale)
-        case _:
-            return Fraction(ordinal)
-
-
-def _round(values: list[Fraction | float], divisor: int) -> float:
-    """Return the float nearest to sum(values) / divisor; infinities and NaN as IEEE 754 says."""
-    special = {None if math.isnan(v) else v for v in values if isinstance(v, float)}
-    if special:
-        only = special.pop()
-        return math.nan if special or only is None else only
-    exact = sum((v for v in values if isinstance(v, Fraction)), Fraction(0)) / divisor
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf

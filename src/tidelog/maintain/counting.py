@@ -23,9 +23,9 @@ from tidelog.maintain.joins import Reader, Reading, reading
 from tidelog.maintain.lacking import Lacking
 from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
-from tidelog.plan.body import AtomUse
+from tidelog.plan.body import AtomUse, Rule
 from tidelog.plan.lowered import Layer
-from tidelog.store.relation import Delta, Version
+from tidelog.store.relation import Delta, StoredRelation, Version
 from tidelog.store.run import Run, Words
 
 
@@ -40,6 +40,8 @@ class Counting:
         self._relation = catalog.relations[self._head]
         self._given = catalog.given[self._head]
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
+        self._columns = [copied_columns(rule) for rule in layer.rules]
+        self._original = self._copy_of(layer)
         self.choice = NOTHING
 
     def bootstrap(self) -> None:
@@ -67,14 +69,20 @@ class Counting:
     def update(self) -> None:
         """Bring the relation up to date with the deltas of the relations it reads."""
         self.choice = NOTHING
+        if self._original is not None and not self._given.stored:
+            self._follow(self._original.delta)
+            return
         tally = Tally(self._relation.words)
-        for joins in self._joins:
+        for joins, columns in zip(self._joins, self._columns, strict=True):
             for place, atom in enumerate(joins.rule.atoms):
                 delta = self._catalog.relations[atom.relation].delta
                 sign = -1 if atom.negated else 1
                 for rows, weight in ((delta.inserted, sign), (delta.deleted, -sign)):
                     if rows.shape[1]:
                         self.choice = UPDATE
+                        if columns is not None:
+                            tally.add(self._copied(atom.relation, rows, columns), weight)
+                            continue
                         reader = self._reader(place)
                         after = self._reader(None) if weight > 0 else None
                         driver = [Run(rows)]
@@ -125,6 +133,31 @@ class Counting:
             relation.add(inserted, None, counts[new])
         return Delta(inserted, deleted)
 
+    def _copy_of(self, layer: Layer) -> StoredRelation | None:
+        """Return the relation that this one is a copy of, if it is: one rule, all columns alike."""
+        if len(layer.rules) != 1 or self._columns[0] is None:
+            return None
+        other = self._catalog.relations[layer.rules[0].atoms[0].relation]
+        columns = tuple(range(len(other.domains)))
+        is_copy = self._columns[0] == columns and self._relation.domains == other.domains
+        return other if is_copy else None
+
+    def _follow(self, delta: Delta) -> None:
+        """Do to a copy what was done to its original: each row has one derivation."""
+        if delta:
+            self.choice = UPDATE
+            inserted, deleted = delta.inserted, delta.deleted
+            self._catalog.meter.found(inserted.shape[1] + deleted.shape[1])
+            self._relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+            self._relation.add(inserted, None, np.ones(inserted.shape[1], np.int64))
+            self._relation.delta = Delta(inserted, deleted)
+
+    def _copied(self, relation: str, rows: Words, columns: tuple[int, ...]) -> Words:
+        """Return rows of another relation as rows of this one, with some of their columns."""
+        self._catalog.meter.found(rows.shape[1])
+        codes = self._catalog.relations[relation].unpack(rows)
+        return self._relation.pack(np.ascontiguousarray(codes[list(columns)]))
+
     def _reader(self, driver: int | None) -> Reader:
         """Atoms before the driver are read after the epoch, those behind it before the epoch."""
 
@@ -134,6 +167,16 @@ class Counting:
             return reading(index, version)
 
         return read
+
+
+def copied_columns(rule: Rule) -> tuple[int, ...] | None:
+    """Return the columns that a rule copies, if that is all it does: no join is needed then."""
+    if len(rule.atoms) != 1 or rule.atoms[0].negated or rule.conditions or rule.constants:
+        return None
+    args = rule.atoms[0].args
+    head = rule.head.args
+    # Columns with the same slot have the same domain, and so the same codes.
+    return tuple(map(args.index, head)) if set(head) <= set(args) else None
 
 
 def _columns(rows: Words, which: NDArray[np.bool_]) -> Words:

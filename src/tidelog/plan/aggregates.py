@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
 from tidelog.logic.safety import newly_bound, term_variables
+from tidelog.plan.implied import says_it_has_rows
 from tidelog.plan.lowered import Aggregation
 from tidelog.source import Span
 from tidelog.values.types import Kind, Type
@@ -37,6 +38,9 @@ class Lowering(Protocol):
         span: Span | None,
     ) -> None:
         """Lower one rule."""
+
+    def projection(self, relation: str, columns: tuple[int, ...]) -> str:
+        """Return the relation that holds some columns of another."""
 
     def stratum_of(self, relation: str) -> frozenset[str]:
         """Return the relations that depend on each other with this one, if it is recursive."""
@@ -78,21 +82,55 @@ class AggregateLowering:
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
         # A failure counts only in groups that are asked for: what can fail is computed only there.
         needs_wanted = self._needs_outer() or self._body_may_fail()
-        wanted = self._wanted(group) if needs_wanted or reduce.op in _NEUTRAL else None
+        meets_empty = reduce.op in _NEUTRAL and not self._asks_only_groups_with_rows()
+        may_overflow = reduce.op == "sum" and reduce.result.type.kind is not Kind.FLOAT
+        asks_some = may_overflow and not self._asks_for_all()
+        wanted = self._wanted(group) if needs_wanted or meets_empty or asks_some else None
         source, columns = self._source(group, types, wanted if needs_wanted else None)
         result_type = reduce.result.type
         result = self._whole.fresh_relation(f"{reduce.op}", [*(v.type for v in group), result_type])
         target = None if reduce.target is None else columns[-1]
-        self._whole.aggregations[result] = Aggregation(
+        if reduce.op == "count" and target is not None:
+            self._count_values(result, source, columns, target)
+        else:
+            self._whole.aggregations[result] = Aggregation(
             result, source, reduce.op, columns[: len(group)], target,
             columns[len(group) : len(group) + len(reduce.local)],
             None if reduce.target is None else reduce.target.type, result_type,
-            self._text, self._span, wanted if reduce.op == "sum" else None,
+            self._text, self._span, wanted if may_overflow else None, variables=reduce.group,
         )  # fmt: skip
-        if reduce.op in _NEUTRAL:
+        if meets_empty:
             assert wanted is not None
             result = self._with_neutral(result, source, columns, group, wanted)
         return p.Atom(result, (*group, reduce.result), reduce.span)
+
+    def _count_values(
+        self, result: str, source: str, columns: tuple[int, ...], target: int
+    ) -> None:
+        """Count the different values of a group: the rows of a relation of (group, value).
+
+        Its counts tell how many rows of the source have a value, so it goes with the last of them.
+        """
+        reduce = self._reduce
+        group = columns[: len(reduce.group)]
+        kept = tuple(dict.fromkeys((*group, target)))
+        if len(kept) < len(self._whole.relations[source]):
+            source = self._whole.projection(source, kept)
+            group = tuple(range(len(group)))
+        self._whole.aggregations[result] = Aggregation(
+            result, source, "count", group, None, (), None, reduce.result.type,
+            self._text, self._span, variables=reduce.group,
+        )  # fmt: skip
+
+    def _asks_only_groups_with_rows(self) -> bool:
+        return any(says_it_has_rows(literal, self._reduce) for literal in self._body)
+
+    def _asks_for_all(self) -> bool:
+        """Return whether the rest of the rule asks for every group that has rows."""
+        return self._asks_only_groups_with_rows() and all(
+            isinstance(literal, p.Reduce) or says_it_has_rows(literal, self._reduce)
+            for literal in self._body
+        )
 
     def _all_types(self) -> Iterable[tuple[str, Type]]:
         def walk(literals: tuple[p.Literal, ...]) -> Iterable[tuple[str, Type]]:

@@ -13,6 +13,8 @@
       value(x, n)     :- result(x, n).
       value(x, 0)     :- wanted(x), !source(x, _).    only if the aggregate has a neutral element
       p(x, n)         :- q(x), value(x, n).
+
+  Where the rule asks only for groups that have rows (plan/implied.py) the result is all it takes.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from tidelog.plan.body import (
     Unpack,
 )
 from tidelog.plan.externals import UNORDERED, is_external
+from tidelog.plan.implied import without_implied
 from tidelog.plan.lowered import Aggregation, Layer, Lowered
 from tidelog.source import Span
 from tidelog.values.types import NUMBER, Type
@@ -108,7 +111,7 @@ class _Lowering:
     ) -> None:
         """Lower one rule; what it implies is added as well."""
         plain: list[p.Literal] = []
-        for literal in body:
+        for literal in without_implied(body):
             if isinstance(literal, p.Reduce):
                 plain.append(AggregateLowering(self, body, literal, head, text, span).atom())
             else:

@@ -33,6 +33,8 @@ class Aggregation:
     """The relation of the groups that are asked for: only in these an overflow is an error."""
     algebra: Algebra | None = None
     """Of an aggregate that is registered from Python."""
+    variables: tuple[str, ...] = ()
+    """The names of the group's variables, for messages."""
 
 
 @dataclass(frozen=True)

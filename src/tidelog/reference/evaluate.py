@@ -70,7 +70,7 @@ class _Evaluation:
     def _error(self, rule: p.Rule, known: Assignment, failure: Failure) -> EvaluationError:
         values = {
             name: value
-            for name, value in known.items()
+            for name, value in (known if failure.group is None else failure.group).items()
             if not name.startswith("$") and value is not UNKNOWN
         }
         return EvaluationError(str(failure), rule.text, rule.span, values)

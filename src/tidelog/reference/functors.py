@@ -44,6 +44,9 @@ _EXACT = Context(prec=80, rounding=ROUND_HALF_EVEN)
 class Failure(Exception):
     """A functor cannot compute with its arguments."""
 
+    group: Mapping[str, Any] | None = None
+    """The variables of the group, if it is an aggregate that cannot be computed."""
+
 
 def apply(op: str, args: list[Any], types: list[Type], result: Type, records: Records) -> Any:
     """Return the value of functor `op`; `types` are those of `args`."""

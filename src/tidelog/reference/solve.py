@@ -185,7 +185,11 @@ class Solver:
             order = list(found)
         values = [found[key] for key in order]
         value_type = None if literal.target is None else literal.target.type
-        value = reduce(literal.op, values, value_type, literal.result.type, self._records)
+        try:
+            value = reduce(literal.op, values, value_type, literal.result.type, self._records)
+        except Failure as failure:
+            failure.group = group
+            raise
         if value is not NOTHING:
             yield from self._match(literal.result, value, known)
 

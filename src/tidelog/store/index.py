@@ -17,7 +17,7 @@ from tidelog.kernel import rows as kernel
 from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD
 from tidelog.store.layout import Layout
-from tidelog.store.merging import Merge, merge, nothing_like, without_dead
+from tidelog.store.merging import Merge, merge, merge_few, nothing_like, without_dead
 from tidelog.store.run import (
     ALIVE,
     GONE,
@@ -200,6 +200,7 @@ class Index:
         """Make the tail a run like the others, and tidy up: a bounded amount of work."""
         tail, runs = self.tail, self.runs
         brought = self.marks_log.used + self.counts_log.used
+        self.tail = None  # the logs know nothing of it
         self._bury()
         if tail is not None:
             brought += len(tail)
@@ -207,7 +208,6 @@ class Index:
                 tail = without_dead(tail)
             if len(tail):
                 runs.append(tail)
-            self.tail = None
         self._tidy(STEP + _STEPS_PER_ROW * brought)
 
     def _bury(self) -> None:
@@ -249,6 +249,8 @@ class Index:
         self.runs = [run for run in self.runs if len(run)]
         for under_way in list(self.merges):
             self._advance(under_way, rows)
+        if len(self.runs) >= MOST_RUNS - 1:
+            self._merge_few()
         while self._start_merge(rows):
             pass
         while len(self.runs) >= MOST_RUNS:  # too many: finish, or begin and finish, the smallest
@@ -269,6 +271,18 @@ class Index:
                     self.merges.append(Merge(run, nothing_like(run)))
         if dead:
             self.runs = [run for run in self.runs if run not in dead]
+
+    def _merge_few(self) -> None:
+        """Merge all runs at the end that have few rows, at once: that makes room for several."""
+        first = len(self.runs)
+        rows = 0
+        while first and self._merge_of(self.runs[first - 1]) is None:
+            rows += len(self.runs[first - 1])
+            if rows > SMALL:
+                break
+            first -= 1
+        if len(self.runs) - first > 1:
+            self.runs[first:] = [merge_few(self.runs[first:])]
 
     def _start_merge(self, rows: int) -> bool:
         """Merge two runs that are close in size, or begin to; return False if there are none."""

@@ -95,6 +95,20 @@ class Found:
         """Which of the rows were found."""
 
 
+class Attached(Protocol):
+    """What is kept beside the rows of a relation, and follows its epochs."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return its memory."""
+
+    def commit(self) -> None:
+        """Make what the epoch has changed the only version."""
+
+    def abort(self) -> None:
+        """Put everything back as it was before the epoch."""
+
+
 class StoredRelation:
     """Rows of packed codes, in sorted runs."""
 
@@ -108,6 +122,8 @@ class StoredRelation:
         self._replacement: StoredRelation | None = None
         self.followers: dict[object, Follower] = {}
         """What else is kept of the rows: it goes when they are replaced outside of epochs."""
+        self.attached: list[Attached] = []
+        """What a strategy keeps beside the rows; whoever writes to it sets `touched`."""
         self.touched = False
         """Whether the current epoch has written here."""
         self._remember_biases()
@@ -384,6 +400,8 @@ class StoredRelation:
                 index.commit()
         for follower in self.followers.values():
             follower.commit(self)
+        for attached in self.attached:
+            attached.commit()
         if self.delta:
             self.delta = self.no_delta()
 
@@ -397,6 +415,8 @@ class StoredRelation:
             index.abort()
         for follower in self.followers.values():
             follower.abort()
+        for attached in self.attached:
+            attached.abort()
         self.delta = self.no_delta()
 
     def _is_idle(self) -> bool:
@@ -405,8 +425,9 @@ class StoredRelation:
 
     @property
     def nbytes(self) -> int:
-        """Return the memory of all orders."""
-        return sum(index.nbytes for index in self._indexes.values())
+        """Return the memory of all orders, and of what is attached."""
+        orders = sum(index.nbytes for index in self._indexes.values())
+        return orders + sum(attached.nbytes for attached in self.attached)
 
     def _check(self) -> None:
         """Assert that every order is sound and all of them hold the same rows and marks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.bench.model import Suite
 from tidelog.bench.suites import (
+    aggregates,
     closure,
     crdt,
     galen,
@@ -16,5 +17,5 @@ from tidelog.bench.suites import (
 
 SUITES: dict[str, Suite] = {
     module.SUITE.name: module.SUITE
-    for module in (closure, join, galen, crdt, workload, graphs, pointsto, language)
+    for module in (closure, join, aggregates, galen, crdt, workload, graphs, pointsto, language)
 }

@@ -1,0 +1,306 @@
+"""What the groups of an aggregate add up to: the number of their rows, and their exact sum.
+
+Sums are as wide as they need to be, so nothing overflows and nothing is rounded on the way: a row
+that is taken away leaves what there would be without it. Groups are keyed by ordinals, which no
+change of layout touches. A change costs the rows it has, however large the groups are.
+
+`add` belongs to an epoch, which `commit` or `abort` ends (kernel/accumulate.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import accumulate as k
+from tidelog.kernel import exact
+
+Array = NDArray[np.int64]
+
+_FEW = 64
+_PART = 1 << k.PART_SHIFT
+_MANY = 4096  # so many rows have their keys looked up in an array, not in the hash table
+_NO_PLACES = np.zeros(0, np.int32)
+_NO_ORDER = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is computed from the sum of a group, as the kernel reads it."""
+
+    numbers: Array
+
+    @classmethod
+    def count(cls) -> Operation:
+        """Return the count of rows."""
+        return cls._of(k.COUNT_ROWS)
+
+    @classmethod
+    def whole_sum(cls, *, unsigned: bool = False, most: int = 0) -> Operation:
+        """Return a sum of whole numbers, below `most` in size; 0 stands for 64 bits."""
+        return cls._of(k.WHOLE_SUM, bias=unsigned, most=most)
+
+    @classmethod
+    def float_sum(
+        cls, *, of_floats: bool, mean: bool, unsigned: bool = False, scale: int = 1
+    ) -> Operation:
+        """Return a sum or a mean that is a float; whole numbers are divided by `scale`."""
+        return cls._of(k.FLOAT_RESULT, of_floats, unsigned, mean, scale)
+
+    @classmethod
+    def _of(
+        cls, what: int, is_float: bool = False, bias: bool = False, mean: bool = False,
+        scale: int = 1, most: int = 0,
+    ) -> Operation:  # fmt: skip
+        numbers = np.zeros(k.OPERATION_SIZE, np.int64)
+        numbers[k.OPERATION], numbers[k.IS_FLOAT], numbers[k.IS_MEAN] = what, is_float, mean
+        # The ordinal of an unsigned number is 2**63 below it.
+        numbers[k.HIGH_BIAS], numbers[k.SCALE], numbers[k.MOST] = bias << 31, scale, most
+        return cls(numbers)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A group's number of rows, its exact sum, and how many infinities and NaN there are."""
+
+    support: int
+    exact: Fraction
+    special: tuple[int, int, int]
+
+
+class Accumulators:
+    """Groups with their sums."""
+
+    def __init__(self, key: int, operation: Operation) -> None:
+        self._key = key
+        """How many columns the key of a group has."""
+        self._operation = operation.numbers
+        self._limbs = _limbs_for(1)
+        self._no_values = np.zeros(1, np.int64)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all groups."""
+        self._heads = np.zeros((_FEW, self._key + k.FIELDS), np.int64)
+        self._table = np.zeros(2 * _FEW, np.int32)
+        self._words = np.zeros(2 * k.LARGEST_BLOCK, np.uint32)
+        self._log = np.zeros((_FEW, k.LOG), np.int64)
+        self._state = np.zeros(k.STATE, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._state[k.LIVE])
+
+    # --- within an epoch ---
+
+    def add(
+        self, columns: Array, key: Array, target: int | None, added: int
+    ) -> tuple[Array, Array]:
+        """Add the first `added` of the rows to their groups, and take the others away.
+
+        Returns the result rows that go and those that come: columns of ordinals, the key and the
+        value. A group without rows has none, and neither has one whose sum is beyond its type.
+        """
+        state, n = self._state, columns.shape[1]
+        assert not state[k.TOUCHED], "the epoch before has not ended"
+        assert n <= exact.MOST_ADDED, "so many rows must be added in parts"
+        which = np.empty(n, np.int64)
+        seen, lowest = _places(columns, key)
+        done = 0
+        while True:
+            done = k.note_groups(
+                self._heads, self._table, state, columns, key, done, n, which, self._log,
+                seen, lowest,
+            )  # fmt: skip
+            if done == n:
+                break
+            self._make_room(n - done)
+        groups = int(state[k.TOUCHED])
+        gone = np.empty((self._key + 1, groups), np.int64)
+        come = np.empty((self._key + 1, groups), np.int64)
+        state[k.GONE] = state[k.COME] = 0
+        values = self._no_values if target is None else columns[target]
+        limbs = self._limbs if groups == 1 else _limbs_for(groups)
+        for first, start, stop, order in _parts(which, groups):
+            self._make_words(len(limbs))
+            k.add_up(
+                self._heads, self._words, state, self._log, self._operation, which, values, added,
+                order, start, stop, first, limbs, gone, come,
+            )  # fmt: skip
+        return gone[:, : state[k.GONE]], come[:, : state[k.COME]]
+
+    def _make_words(self, groups: int) -> None:
+        """Have room for the sums of so many groups, however large they become."""
+        needed = int(self._state[k.WORDS_USED]) + groups * k.LARGEST_BLOCK
+        if needed > len(self._words):
+            self._words = _longer(self._words, max(needed, 2 * len(self._words)))
+
+    def _make_room(self, rows: int) -> None:
+        """Make the arrays larger that have no room for another group."""
+        state = self._state
+        if state[k.USED] == len(self._heads):
+            self._heads = _longer(self._heads, 2 * len(self._heads))
+        if state[k.TOUCHED] == len(self._log):
+            self._log = _longer(self._log, min(8 * len(self._log), len(self._log) + rows))
+        if 2 * (len(self) + 1) > len(self._table):
+            self._table = np.zeros(4 * len(self._table), np.int32)
+            k.enter_all(self._heads, int(state[k.USED]), self._table)
+
+    def overflowing(self, columns: Array, key: Array) -> Array:
+        """Return which of the groups have rows, and a sum beyond its type."""
+        slots = self._slots(columns, key)
+        heads = self._heads[slots, self._key :]
+        is_beyond = (heads[:, k.SUPPORT] > 0) & (heads[:, k.SHAPE] & k.VALID == 0)
+        return np.flatnonzero((slots >= 0) & is_beyond)
+
+    def touched_overflowing(self) -> Array:
+        """Return the keys of the groups of this epoch that have a sum beyond its type, as columns.
+
+        It costs nothing to ask where no sum can be.
+        """
+        if self._operation[k.OPERATION] != k.WHOLE_SUM:
+            return np.empty((self._key, 0), np.int64)
+        heads = self._heads[self._log[: self._state[k.TOUCHED], k.LOG_SLOT]]
+        fields = heads[:, self._key :]
+        is_beyond = (fields[:, k.SUPPORT] > 0) & (fields[:, k.SHAPE] & k.VALID == 0)
+        return np.ascontiguousarray(heads[is_beyond, : self._key].T)
+
+    def support(self, columns: Array, key: Array) -> Array:
+        """Return how many rows each of the groups has."""
+        slots = self._slots(columns, key)
+        return np.where(slots >= 0, self._heads[slots, self._key + k.SUPPORT], 0)
+
+    def _slots(self, columns: Array, key: Array) -> Array:
+        slots = np.empty(columns.shape[1], np.int64)
+        k.find_groups(self._heads, self._table, columns, key, len(slots), slots)
+        return slots
+
+    # --- the end of an epoch ---
+
+    def commit(self) -> None:
+        """Keep what the epoch has added."""
+        self._finish(undo=False)
+
+    def abort(self) -> None:
+        """Put all groups back as they were before the epoch."""
+        self._finish(undo=True)
+
+    def _finish(self, undo: bool) -> None:
+        if self._state[k.TOUCHED]:
+            k.finish(self._heads, self._table, self._words, self._state, self._log, undo)
+            if len(self._log) > 1 << 12:
+                self._log = np.zeros((_FEW, k.LOG), np.int64)
+
+    # --- for debugging and tests ---
+
+    @property
+    def nbytes(self) -> int:
+        """Return the memory of all arrays."""
+        return sum(a.nbytes for a in (self._heads, self._table, self._words, self._log))
+
+    def contents(self) -> dict[tuple[int, ...], Sum]:
+        """Return the sums of all groups, by their keys."""
+        unit = Fraction(2) ** exact.UNIT_EXPONENT if self._operation[k.IS_FLOAT] else Fraction(1)
+        found = {}
+        for head in self._heads[: self._state[k.USED]].tolist():
+            fields = head[self._key :]
+            if fields[k.SUPPORT] < 0:
+                continue
+            shape = fields[k.SHAPE]
+            low, count = shape & 255, (shape >> 8) & 255
+            block = fields[k.BLOCK]
+            words = self._words[block : block + count + 6].tolist()
+            size = sum(word << (32 * (low + i)) for i, word in enumerate(words[:count]))
+            special = words[count : count + 6] if shape & k.SPECIAL else [0] * 6
+            a, b, c = (special[i] | special[i + 1] << 32 for i in (0, 2, 4))
+            whole = -size if shape & k.NEGATIVE else size
+            found[tuple(head[: self._key])] = Sum(fields[k.SUPPORT], whole * unit, (a, b, c))
+        return found
+
+    def _check(self) -> None:
+        """Assert that heads, hash table and blocks fit each other. Between epochs only."""
+        state = self._state
+        assert not state[k.TOUCHED], "an epoch is open"
+        assert not self._limbs.any(), "limbs are left over"
+        used, width = int(state[k.USED]), self._key
+        heads = self._heads[:used]
+        live = np.flatnonzero(heads[:, width + k.SUPPORT] > 0)
+        assert len(live) == len(self), "groups are not counted"
+        assert (heads[live, width + k.NUMBER] == k.NO_NUMBER).all(), "a group is still numbered"
+        entered = np.sort(self._table[self._table != 0]) - 1
+        assert np.array_equal(entered, live), "the hash table has other groups"
+        key = np.arange(width)
+        columns = np.ascontiguousarray(heads[live, :width].T).reshape(width, len(live))
+        assert np.array_equal(self._slots(columns, key), live), "a group cannot be found"
+        free, at = set(), int(state[k.FREE_HEAD])
+        while at:
+            assert at - 1 not in free, "the free groups form a circle"
+            free.add(at - 1)
+            at = int(heads[at - 1, width + k.VALUE])
+        assert free == set(range(used)) - set(live.tolist()), "groups are lost"
+        self._check_blocks(heads[live, width:])
+
+    def _check_blocks(self, fields: Array) -> None:
+        owner = np.zeros(int(self._state[k.WORDS_USED]), np.int64)
+
+        def claim(block: int, block_class: int) -> None:
+            size = k.LARGEST_BLOCK if block_class == k.CLASSES else 2 << block_class
+            assert block + size <= len(owner), "a block is beyond the words"
+            owner[block : block + size] += 1
+
+        for head in fields.tolist():
+            shape = head[k.SHAPE]
+            if shape >> 20:
+                claim(head[k.BLOCK], shape >> 20)
+                count = (shape >> 8) & 255
+                limbs = self._words[head[k.BLOCK] : head[k.BLOCK] + count]
+                assert not count or (limbs[0] and limbs[-1]), "a sum is not settled"
+        for block_class in range(1, k.CLASSES + 1):
+            at = int(self._state[k.FREE_BLOCK + block_class])
+            while at:
+                claim(at - 1, block_class)
+                assert owner[at - 1] == 1, "a free block is in use"
+                at = int(self._words[at - 1])
+        assert (owner == 1).all(), "words are lost, or in two blocks"
+
+
+def _places(columns: Array, key: Array) -> tuple[NDArray[np.int32], int]:
+    """Return a place for each value that the key of many rows can have, and the lowest of them.
+
+    None if the key has more columns than one, or its values are far apart.
+    """
+    if columns.shape[1] >= _MANY and len(key) == 1:
+        column = columns[key[0]]
+        lowest, highest = int(column.min()), int(column.max())
+        if highest - lowest < columns.shape[1]:
+            return np.zeros(highest - lowest + 1, np.int32), lowest
+    return _NO_PLACES, 0
+
+
+def _parts(which: Array, groups: int) -> Iterator[tuple[int, int, int, Array]]:
+    """Yield the groups in parts: the first one, where its rows start and stop, and their order."""
+    n = len(which)
+    if groups <= _PART:
+        yield 0, 0, n, _NO_ORDER
+        return
+    parts = (groups + _PART - 1) // _PART
+    starts, order = np.empty(parts + 1, np.int64), np.empty(n, np.int64)
+    k.order_by_part(which, n, parts, starts, order)
+    bounds = starts.tolist()
+    for part in range(parts):
+        yield part * _PART, bounds[part], bounds[part + 1], order
+
+
+def _limbs_for(groups: int) -> Array:
+    return np.zeros((min(groups, _PART), k.ROW), np.int64)
+
+
+def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return a copy with room for so many entries."""
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
