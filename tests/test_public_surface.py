@@ -30,14 +30,19 @@ PUBLIC = [
     "EvaluationError",
     "FactsError",
     "FunctionalConflict",
+    "Group",
     "LayerReport",
     "Program",
     "ProgramError",
     "Progress",
+    "Semigroup",
+    "SetFunction",
     "TidelogError",
     "Transaction",
     "UsageError",
     "View",
+    "aggregate",
+    "forget_aggregate",
 ]
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.engine.database import Database as Database
+    from tidelog.engine.register import aggregate as aggregate
+    from tidelog.engine.register import forget_aggregate as forget_aggregate
     from tidelog.engine.report import EpochReport as EpochReport
     from tidelog.engine.report import LayerReport as LayerReport
     from tidelog.engine.transaction import Transaction as Transaction
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from tidelog.errors import UsageError as UsageError
     from tidelog.logic.program import Program as Program
     from tidelog.maintain.progress import Progress as Progress
+    from tidelog.values.algebra import Group as Group
+    from tidelog.values.algebra import Semigroup as Semigroup
+    from tidelog.values.algebra import SetFunction as SetFunction
 
 __version__ = "0.1.0"
 
@@ -37,6 +42,9 @@ _WHERE = {
     "LayerReport": "tidelog.engine.report",
     "Progress": "tidelog.maintain.progress",
     "Program": "tidelog.logic.program",
+    "aggregate": "tidelog.engine.register",
+    "forget_aggregate": "tidelog.engine.register",
+    **dict.fromkeys(("Group", "Semigroup", "SetFunction"), "tidelog.values.algebra"),
     **dict.fromkeys(
         (
             "DataError",

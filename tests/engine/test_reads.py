@@ -34,6 +34,9 @@ VALUES: dict[str, list[Any]] = {
     "Pair": [None, (1, "b"), (1, "a"), (-2, "z")],
     "List": [None, (3, None), (1, (2, None)), (1, None)],
     "set(symbol)": [frozenset(), frozenset("ab"), frozenset("a"), frozenset("b")],
+    "set(float)": [frozenset(), frozenset([NAN, -0.5]), frozenset([0.5, float("-inf")])],
+    "set(unsigned)": [frozenset([2**64 - 1, 0]), frozenset([5]), frozenset()],
+    "set(set(number))": [frozenset(), frozenset([frozenset([2, 1]), frozenset()])],
 }
 TYPES = ".type Pair = [n: number, s: symbol]\n.type List = [head: number, tail: List]\n"
 

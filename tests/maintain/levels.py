@@ -3,8 +3,11 @@
 Naive evaluation: in every round all rules are tried on all rows found before it. A row's level is
 the round that finds it first (0 for given rows), its count the number of solutions that find it in
 that round. A relation without recursion has no levels; its count is the number of all solutions,
-and one more if the row is given. An atom that an aggregate of the body makes needless is solved
-once for each group, however many rows it has.
+and one more if the row is given.
+
+An atom that an aggregate of the body makes needless is solved once for each group, however many
+rows it has (plan/implied.py). And in a rule with an aggregate, what an atom says and nothing else
+asks for makes no further solutions (plan/outer.py).
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tidelog.logic.program import Atom, Literal, Program, Rule, Stratum, Var
+from tidelog.logic.program import Atom, Literal, Program, Reduce, Rule, Stratum, Var
+from tidelog.logic.safety import literal_variables, term_variables
 from tidelog.plan.implied import without_implied
 from tidelog.reference.solve import Solver
 from tidelog.reference.tables import Table
@@ -49,7 +53,7 @@ def _rounds(
         found = Counter(
             (name, row)
             for rule in stratum.rules
-            for name, row in _heads(solver, rule, tables)
+            for name, row in _heads(solver, rule, stratum, tables)
             if row not in states[name]
         )
         for (name, row), count in found.items():
@@ -60,16 +64,27 @@ def _rounds(
 def _once(
     stratum: Stratum, solver: Solver, tables: dict[str, Table], states: dict[str, State]
 ) -> None:
-    found = Counter(head for rule in stratum.rules for head in _heads(solver, rule, tables))
+    found = Counter(
+        head for rule in stratum.rules for head in _heads(solver, rule, stratum, tables)
+    )
     for (name, row), count in found.items():
         states[name][row] = (0, count + states[name].get(row, (0, 0))[1])
         tables[name].add(row)
 
 
-def _heads(solver: Solver, rule: Rule, tables: dict[str, Table]) -> list[tuple[str, Row]]:
+def _heads(
+    solver: Solver, rule: Rule, stratum: Stratum, tables: dict[str, Table]
+) -> list[tuple[str, Row]]:
     heads = []
+    seen = set()
+    asked = _asked(rule, stratum)
     for known, failure in solver.solutions(_body(rule, tables), {}):
         assert failure is None, failure
+        if asked is not None:
+            solution = tuple(known[name] for name in asked)
+            if solution in seen:
+                continue
+            seen.add(solution)
         row = tuple(solver.value(arg, known) for arg in rule.head.args)
         heads.append((rule.head.relation, row))
     return heads
@@ -94,3 +109,21 @@ def _body(rule: Rule, tables: dict[str, Table]) -> tuple[Literal, ...]:
             tables[name].add(row)
         body.append(replace(literal, relation=name))
     return tuple(body)
+
+
+def _asked(rule: Rule, stratum: Stratum) -> list[str] | None:
+    """Return the variables that tell solutions of a rule apart; None: each solution counts."""
+    atoms = [literal for literal in rule.body if isinstance(literal, Atom)]
+    recursive = stratum.recursive and any(a.relation in stratum.relations for a in atoms)
+    if recursive or not any(isinstance(literal, Reduce) for literal in rule.body):
+        return None
+    used = Counter(name for literal in rule.body for name in literal_variables(literal))
+    used.update(term_variables(rule.head.args))
+    alone = {
+        arg.name
+        for atom in atoms
+        if not atom.negated
+        for arg in atom.args
+        if isinstance(arg, Var) and used[arg.name] == 1
+    }
+    return sorted(used.keys() - alone)

@@ -153,6 +153,18 @@ EXERCISES = (
         ({"sale": [("d", 0.5, dt.date(2024, 2, 2))]}, {"sale": [("b", 2.5, dt.date(2024, 1, 2))]}),
         {"total": ("a",)},
     ),
+    # Sets that are built, changed, looked up and shown; more of them than there is room at first.
+    Exercise(
+        "sets",
+        """
+        .decl bought(name: symbol, item: number)
+        .decl basket(items: set(number), name: symbol)
+        basket(s, n) :- bought(n, _), s = setof i : { bought(n, i) }.
+        """,
+        {"bought": [("a", i) for i in range(60)]},
+        (({"bought": [("a", 60), ("b", 1)]}, {"bought": [("a", 7)]}),),
+        lookups={"basket": (frozenset([1]),)},
+    ),
 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.io.tabular import arrow_array, arrow_type
+from tidelog.plan.externals import UNORDERED
 from tidelog.store.codec import Codec, float_values
 from tidelog.values.types import Kind, Type
 
@@ -44,6 +45,12 @@ def arrow_column(ordinals: NDArray[np.int64], type_: Type, codec: Codec) -> pa.A
             # 128 bits each: the low word, and the sign all through the high one.
             words = np.stack([ordinals, ordinals >> 63], axis=1)
             return pa.Array.from_buffers(wanted, len(ordinals), [None, pa.py_buffer(words)])
+        case Kind.SET if type_.element is not None and type_.element.kind not in UNORDERED:
+            # Elements are listed in the order of their ordinals, which is that of their values.
+            table = codec.sets(type_)
+            starts = np.concatenate([[0], np.cumsum(table.sizes(ordinals))]).astype(np.int32)
+            elements = arrow_column(table.elements(ordinals), type_.element, codec)
+            return pa.ListArray.from_arrays(pa.array(starts), elements).cast(wanted)
         case Kind.SYMBOL | Kind.RECORD | Kind.SET:
             used, place = np.unique(ordinals, return_inverse=True)
             values = map(codec.decoder(type_), used.tolist())

@@ -27,6 +27,9 @@ class Details(Protocol):
     def strategy(self, relation: str) -> tuple[str, str]:
         """Return how a derived relation is kept, and why so."""
 
+    def aggregates(self, relation: str) -> list[str]:
+        """Return how the aggregates in the rules of a derived relation are kept."""
+
     def history(self, relation: str) -> list[str]:
         """Return what the last epoch did for a derived relation."""
 
@@ -93,6 +96,7 @@ def _stratum(
     if details is not None:
         strategy, why = details.strategy(stratum.relations[0])
         lines.append(f"  kept by {strategy}: {why}")
+        lines += [f"  {line}" for line in details.aggregates(stratum.relations[0])]
         lines += [f"  {line}" for line in details.history(stratum.relations[0])]
     for name in stratum.relations:
         lines.append(f"  {_declared(program, name, details)}")

@@ -67,6 +67,16 @@ class KernelDetails:
             return "elastic", _WHY_ELASTIC[len(layer.relations) > 1]
         return "counting", "it does not depend on itself"
 
+    def aggregates(self, relation: str) -> list[str]:
+        """Return the class and the state of each aggregate in the rules of a derived relation."""
+        lines = []
+        for layer in self._layers(relation):
+            if layer.aggregation is not None:
+                by = ", ".join(n for n in layer.aggregation.variables if not n.startswith("$"))
+                what = f"{layer.aggregation.op}{f' by {by}' if by else ''}"
+                lines.append(f"{what} kept by {class_of(layer.aggregation).in_words()}")
+        return list(dict.fromkeys(lines))
+
     def history(self, relation: str) -> list[str]:
         """Return what the last epoch did, the kernel's own relations included."""
         if self._last is None:
@@ -211,7 +221,7 @@ class KernelDetails:
                 for way in self._joins(layer, rule):
                     for relation, order in _orders(way.join):
                         found.setdefault(relation, set()).add(order)
-            if layer.aggregation is not None and class_of(layer.aggregation).reads_groups:
+            if layer.aggregation is not None and class_of(layer.aggregation).reads_source:
                 source, group = layer.aggregation.source, layer.aggregation.group
                 width = len(self._catalog.types(source))
                 rest = tuple(c for c in range(width) if c not in group)

@@ -7,6 +7,7 @@ a word is an aggregate when what follows can only follow an aggregate.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -52,8 +53,13 @@ def _keep_comment(token: Token) -> Token:
     return token
 
 
-def tokenize(source: Source, diagnostics: Diagnostics) -> tuple[list[Token], tuple[Comment, ...]]:
-    """Return the tokens and the comments of `source`."""
+def tokenize(
+    source: Source, diagnostics: Diagnostics, registered: Set[str] = frozenset()
+) -> tuple[list[Token], tuple[Comment, ...]]:
+    """Return the tokens and the comments of `source`.
+
+    `registered` are names of further aggregates. They are no reserved words either.
+    """
     preprocessed = preprocess(source, diagnostics)
     _comments.clear()
     tokens = list(grammar().lex(preprocessed.text))
@@ -70,7 +76,7 @@ def tokenize(source: Source, diagnostics: Diagnostics) -> tuple[list[Token], tup
         )
         for c in _comments
     )
-    return _give_roles(tokens), comments
+    return _give_roles(tokens, AGGREGATES | registered), comments
 
 
 def _move_to_source(token: Token, preprocessed: Preprocessed) -> None:
@@ -83,7 +89,7 @@ def _move_to_source(token: Token, preprocessed: Preprocessed) -> None:
         token.column, _ = preprocessed.source_columns(line, column, column + 1)
 
 
-def _give_roles(tokens: list[Token]) -> list[Token]:
+def _give_roles(tokens: list[Token], aggregates: Set[str]) -> list[Token]:
     """Return the tokens with aggregates and qualifiers told apart from other names."""
     out: list[Token] = []
     in_directive = in_declaration = after_columns = False
@@ -111,7 +117,7 @@ def _give_roles(tokens: list[Token]) -> list[Token]:
                 continue
             # In `sum max(x, 0) : {..}` the functor is a part of what the aggregate waits for.
             is_target = bool(targets) and targets[-1] == depth
-            if token in AGGREGATES and not is_target and _is_aggregate(tokens, i, in_directive):
+            if token in aggregates and not is_target and _is_aggregate(tokens, i, in_directive):
                 out.append(token.update(type="AGGREGATE"))
                 targets.append(depth)
                 continue

@@ -8,7 +8,7 @@ run reports several mistakes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 from tidelog.lang import syntax
@@ -43,11 +43,16 @@ _REFUSED = {
 _HIDES_NAMES = frozenset({".comp", ".init", ".include"})
 
 
-def parse(source: Source, diagnostics: Diagnostics) -> syntax.Module:
-    """Return the syntax tree of `source`, without the statements whose mistakes are reported."""
+def parse(
+    source: Source, diagnostics: Diagnostics, registered: Set[str] = frozenset()
+) -> syntax.Module:
+    """Return the syntax tree of `source`, without the statements whose mistakes are reported.
+
+    `registered` are names of aggregates beside the built-in ones.
+    """
     from tidelog.lang.build import Builder
 
-    tokens, comments = tokenize(source, diagnostics)
+    tokens, comments = tokenize(source, diagnostics, registered)
     builder = Builder(source, diagnostics)
     statements: list[syntax.Statement] = []
     unread: set[str] = set()

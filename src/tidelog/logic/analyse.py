@@ -6,7 +6,7 @@ shows as many as possible; a pass that needs a sound result of an earlier one wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,11 +18,13 @@ from tidelog.logic.declare import Declarations, declare
 from tidelog.logic.infer import Inference
 from tidelog.logic.normalise import normalise
 from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
+from tidelog.logic.registry import registered
 from tidelog.logic.resolve import resolve
 from tidelog.logic.safety import check_safety
 from tidelog.logic.stratify import stratify
 from tidelog.logic.typetable import TypeTable
 from tidelog.source import Source
+from tidelog.values.algebra import UserAggregate
 from tidelog.values.types import Row
 
 
@@ -47,17 +49,23 @@ def analyse_text(text: str, name: str) -> Program:
     """Return the checked program of `text`; raise ProgramError with every mistake found."""
     diagnostics = Diagnostics()
     source = Source(name, text)
-    module = parse(source, diagnostics)
-    program = analyse(module, diagnostics)
+    aggregates = registered()
+    module = parse(source, diagnostics, aggregates.keys())
+    program = analyse(module, diagnostics, aggregates)
     diagnostics.raise_if_any()
     return program
 
 
-def analyse(module: s.Module, diagnostics: Diagnostics) -> Program:
-    """Return the program of a syntax tree. It is only sound when nothing was reported."""
+def analyse(
+    module: s.Module, diagnostics: Diagnostics, aggregates: Mapping[str, UserAggregate]
+) -> Program:
+    """Return the program of a syntax tree. It is only sound when nothing was reported.
+
+    `aggregates` are those that are registered from Python.
+    """
     types = TypeTable(module, diagnostics)
     declared = declare(module, types, diagnostics)
-    facts, rules = _rules(module, types, declared, diagnostics)
+    facts, rules = _rules(module, types, declared, aggregates, diagnostics)
     strata = stratify(declared.relations, rules, diagnostics)
     return Program(
         name=module.source.name,
@@ -74,7 +82,11 @@ def analyse(module: s.Module, diagnostics: Diagnostics) -> Program:
 
 
 def _rules(
-    module: s.Module, types: TypeTable, declared: Declarations, diagnostics: Diagnostics
+    module: s.Module,
+    types: TypeTable,
+    declared: Declarations,
+    aggregates: Mapping[str, UserAggregate],
+    diagnostics: Diagnostics,
 ) -> tuple[tuple[Fact, ...], tuple[Rule, ...]]:
     """Resolve names, normalise, type and check every rule; split facts from rules."""
     facts: list[Fact] = []
@@ -85,7 +97,8 @@ def _rules(
         if not resolve(statement, declared, diagnostics):
             continue
         for clause in normalise(statement, diagnostics):
-            rule = Inference(clause, declared.relations, types, diagnostics).run(len(rules))
+            inference = Inference(clause, declared.relations, types, aggregates, diagnostics)
+            rule = inference.run(len(rules))
             if rule is None:
                 continue
             check_safety(rule, clause, diagnostics)

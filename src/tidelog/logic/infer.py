@@ -59,6 +59,7 @@ from tidelog.logic.patterns import check_pattern
 from tidelog.logic.scopes import Scope, scope_of_body, scope_of_clause
 from tidelog.logic.typetable import TypeTable
 from tidelog.source import Span
+from tidelog.values.algebra import UserAggregate
 from tidelog.values.text import parse_value
 from tidelog.values.types import (
     BOOL,
@@ -92,9 +93,11 @@ class Inference:
         clause: Clause,
         relations: Mapping[str, p.Relation],
         types: TypeTable,
+        aggregates: Mapping[str, UserAggregate],
         diagnostics: Diagnostics,
     ) -> None:
         self._clause = clause
+        self._aggregates = aggregates
         self._relations = relations
         self._types = types
         self._diagnostics = diagnostics
@@ -205,16 +208,32 @@ class Inference:
             self._aggregate_types(op, target, result, span)
         if op == "count":
             self._give_result(result, NUMBER, op)
+        registered = self._aggregates.get(op)
+        if registered is not None and op in self._relations:
+            self._error(
+                "duplicate-relation",
+                f"`{op}` is a relation, and an aggregate that is registered from Python",
+                span.first(len(op)),
+                "give one of them another name",
+            )
 
         def make() -> p.Literal:
             return p.Reduce(
                 result.make(), op, target.make() if target is not None else None,
-                tuple(part() for part in body), inner.shared, inner.own, span,
+                tuple(part() for part in body), inner.shared, inner.own, span, registered,
             )  # fmt: skip
 
         return make
 
     def _aggregate_types(self, op: str, target: Draft, result: Draft, span: Span) -> None:
+        registered = self._aggregates.get(op)
+        if registered is not None:
+            self._give(
+                target, registered.takes,
+                lambda: f"`{op}` takes {with_article(f'`{registered.takes}`')},"
+                f" but {target.shown} is {target.cell.describe()}",
+            )  # fmt: skip
+            self._give_result(result, registered.gives, op)
         match op:
             case "sum" | "mean" | "total":
                 self._restrict(target, NUMERIC, f"`{op}`")
@@ -371,7 +390,7 @@ class Inference:
         hint = did_you_mean(name, FUNCTOR_NAMES) or known_functors()
         if name in self._relations:
             hint = f"`{name}` is a relation: use it as a condition of its own"
-        elif name in AGGREGATES:
+        elif name in AGGREGATES or name in self._aggregates:
             hint = f"an aggregate is written `{name} x : {{ conditions }}`"
         self._error(
             "unknown-functor", f"there is no functor `{name}`", term.span.first(len(name)), hint

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tidelog.source import Span
+from tidelog.values.algebra import UserAggregate
 from tidelog.values.types import Field, Row, Type
 
 # --- terms ------------------------------------------------------------------------------------
@@ -139,6 +140,8 @@ class Reduce:
     group: tuple[str, ...]
     local: tuple[str, ...]
     span: Span = field(compare=False, repr=False)
+    registered: UserAggregate | None = None
+    """What `op` is, if it was registered from Python: as it was when the program was analysed."""
 
 
 Literal: TypeAlias = Atom | Compare | Test | Generate | Reduce

@@ -7,7 +7,6 @@ touches; their rows are read through the order that starts with the group's colu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +14,17 @@ from numpy.typing import NDArray
 from tidelog.errors import EvaluationError
 from tidelog.kernel import join as k
 from tidelog.kernel.program import BATCH, JoinProgram, Output
+from tidelog.maintain.calls import Calls
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow, reading
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse
-from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
 from tidelog.plan.steps import Plan, Scan, Seek, Step
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.layout import Layout
 from tidelog.store.relation import Delta, Version, without
 from tidelog.store.run import Run, Words
-from tidelog.values.order import sort_key
-from tidelog.values.types import Type
 
 Array = NDArray[np.int64]
 
@@ -104,13 +101,17 @@ class Aggregate:
     name = "aggregate"
     why = "the groups that change are computed again"
     """How it is kept, in words for `explain`."""
-    reads_groups = True
-    """Whether it needs an order of the source that begins with the group's columns."""
+    algebra = ""
+    """The class of the aggregates that are kept so, in words; nothing if they have none."""
+    state = ""
+    """What is kept of a group beside the rows of the source, in words."""
+    reads_source = True
+    """Whether the rows of a group are looked up in the source when it changes."""
 
     @classmethod
     def takes(cls, aggregation: Aggregation) -> bool:
-        """Return whether this class can keep an aggregate; this one can keep any."""
-        return True
+        """Return whether this class can keep an aggregate."""
+        raise NotImplementedError
 
     def __init__(self, catalog: Catalog, aggregation: Aggregation) -> None:
         self._catalog = catalog
@@ -122,7 +123,19 @@ class Aggregate:
         self._wanted = None if wanted is None else catalog.relations[wanted]
         width = len(aggregation.group)
         self._held = GroupLookup(catalog, aggregation.result, tuple(range(width)))
+        if aggregation.algebra is not None:
+            types = catalog.types(aggregation.source)
+            self._calls = Calls(aggregation, types, catalog.codec)
         self.choice = NOTHING
+
+    @classmethod
+    def in_words(cls) -> str:
+        """Return how aggregates are kept, for `explain`.
+
+        >>> Aggregate.in_words()
+        'aggregate: the groups that change are computed again'
+        """
+        return f"{cls.name} ({cls.algebra}): {cls.state}" if cls.state else f"{cls.name}: {cls.why}"
 
     def bootstrap(self) -> None:
         """Aggregate every group."""
@@ -256,36 +269,5 @@ class Aggregate:
         return result
 
     def _value(self, rows: Array) -> int:
-        """Return the ordinal of the aggregate of some rows; there is at least one."""
-        aggregation = self._aggregation
-        op, codec = aggregation.op, self._catalog.codec
-        type_ = aggregation.target_type
-        assert aggregation.target is not None and type_ is not None
-        target = rows[aggregation.target]
-        match op:
-            case "setof":
-                return codec.table(aggregation.result_type).number(frozenset(target.tolist()))
-            case "concat":
-                return self._concat(rows, target)
-            case "min" | "max":
-                return self._extreme(op, target, type_)
-        raise AssertionError(op)
-
-    def _extreme(self, op: str, target: Array, type_: Type) -> int:
-        if type_.kind not in UNORDERED:
-            return int(target.min() if op == "min" else target.max())
-        key = sort_key(type_, self._catalog.codec.records)
-        decode = self._catalog.codec.decoder(type_)
-        pick = min if op == "min" else max
-        return int(pick(target.tolist(), key=lambda ordinal: key(decode(ordinal))))
-
-    def _concat(self, rows: Array, target: Array) -> int:
-        codec = self._catalog.codec
-        types = self._catalog.types(self._aggregation.source)
-        keys: list[list[Any]] = []
-        for column in self._aggregation.order:
-            key, decode = sort_key(types[column], codec.records), codec.decoder(types[column])
-            keys.append([key(decode(v)) for v in rows[column].tolist()])
-        order = sorted(range(rows.shape[1]), key=lambda i: [column[i] for column in keys])
-        symbols = codec.symbols
-        return symbols.number("".join(symbols.items[target[i]] for i in order))
+        """Return the ordinal of the aggregate of a group's rows; there is at least one."""
+        raise NotImplementedError

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tidelog.maintain.aggregate import Aggregate
 from tidelog.maintain.extremes import Extremes
+from tidelog.maintain.registered import GroupSums, SetFunctions
 from tidelog.maintain.scans import Scans
+from tidelog.maintain.sets import Sets
 from tidelog.maintain.sums import Sums
 from tidelog.plan.lowered import Aggregation
 
-CLASSES: tuple[type[Aggregate], ...] = (Sums, Extremes, Scans, Aggregate)
+CLASSES: tuple[type[Aggregate], ...] = (Sums, Extremes, Scans, Sets, GroupSums, SetFunctions)
 
 
 def class_of(aggregation: Aggregation) -> type[Aggregate]:

@@ -26,6 +26,8 @@ class Extremes(Aggregate):
 
     name = "extremes"
     why = "the first or last row of each group that changes is looked up"
+    algebra = "semigroup"
+    state = "the rows of the source by group and value"
 
     @classmethod
     def takes(cls, aggregation: Aggregation) -> bool:

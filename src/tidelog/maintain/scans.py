@@ -14,12 +14,9 @@ symbols are kept for as long as the database is.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tidelog.errors import EvaluationError
-from tidelog.io.tabular import checker
 from tidelog.maintain.aggregate import Aggregate, Array
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
@@ -36,7 +33,9 @@ class Scans(Aggregate):
 
     name = "scans"
     why = "a tree of partial results is renewed from the rows that change to its root"
-    reads_groups = False
+    algebra = "semigroup"
+    state = "a scan tree of partial results over the rows"
+    reads_source = False
 
     @classmethod
     def takes(cls, aggregation: Aggregation) -> bool:
@@ -54,7 +53,6 @@ class Scans(Aggregate):
         assert aggregation.target_type is not None
         self._target, self._target_type = aggregation.target, aggregation.target_type
         self._encode = catalog.codec.encoder(aggregation.result_type)
-        self._in_form = checker(aggregation.result_type, catalog.codec.records)
 
     def prepare(self) -> None:
         """Make ready for small updates."""
@@ -87,9 +85,9 @@ class Scans(Aggregate):
         for number, group in enumerate(ordinals.T.tolist()):
             start = tree.group_key([group[place] for place in places])
             try:
-                partial = self._fold(tree, start, scan)
-                if partial is not NOTHING:
-                    values.append(self._ordinal(partial))
+                value = self._result_of(tree, start, scan, group)
+                if value is not None:
+                    values.append(value)
                     found.append(number)
             except EvaluationError:
                 # In a group that nobody asks for it is no error.
@@ -117,25 +115,14 @@ class Scans(Aggregate):
             return Concat(codec.symbols.items)
         return Extreme(min if op == "min" else max, key_part(self._target_type, codec))
 
-    def _fold(self, tree: ValueTree, start: Key, scan: Scan) -> Any:
-        if self._aggregation.algebra is None:
-            return tree.fold(start, scan)
-        try:
-            return tree.fold(start, scan)
-        except Exception as error:
-            raise self._failure(f"failed: {error!r}") from error
-
-    def _ordinal(self, partial: Any) -> int:
-        """Return the ordinal of a result."""
+    def _result_of(self, tree: ValueTree, start: Key, scan: Scan, group: list[int]) -> int | None:
+        """Return the ordinal of a group's result, None for a group without rows."""
         if self._aggregation.algebra is not None:
-            try:
-                return self._encode(self._in_form(partial))
-            except (ValueError, TypeError) as error:
-                raise self._failure(f"gave no `{self._aggregation.result_type}`: {error}") from None
+            partial = self._calls.computed(lambda: tree.fold(start, scan), group)
+            return None if partial is NOTHING else self._calls.encoded(partial, group)
+        partial = tree.fold(start, scan)
+        if partial is NOTHING:
+            return None
         if self._aggregation.op == "concat":
             return self._encode(text_of(partial))
         return int(partial[1])
-
-    def _failure(self, what: str) -> EvaluationError:
-        aggregation = self._aggregation
-        return EvaluationError(f"`{aggregation.op}` {what}", aggregation.text, aggregation.span, {})

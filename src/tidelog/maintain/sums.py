@@ -33,6 +33,8 @@ class Sums(Aggregate):
 
     name = "sums"
     why = "the change is added to the values of its groups"
+    algebra = "Abelian group"
+    state = "one sum and support count a group"
 
     @classmethod
     def takes(cls, aggregation: Aggregation) -> bool:

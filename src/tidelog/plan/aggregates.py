@@ -15,7 +15,8 @@ from tidelog.logic.safety import newly_bound, term_variables
 from tidelog.plan.implied import says_it_has_rows
 from tidelog.plan.lowered import Aggregation
 from tidelog.source import Span
-from tidelog.values.types import Kind, Type
+from tidelog.values.algebra import SetFunction
+from tidelog.values.types import Kind, Type, set_type
 
 _NEUTRAL: dict[str, Any] = {"count": 0, "sum": 0, "total": 0.0, "setof": frozenset(), "concat": ""}
 
@@ -82,23 +83,31 @@ class AggregateLowering:
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
         # A failure counts only in groups that are asked for: what can fail is computed only there.
         needs_wanted = self._needs_outer() or self._body_may_fail()
+        algebra = None if reduce.registered is None else reduce.registered.algebra
         meets_empty = reduce.op in _NEUTRAL and not self._asks_only_groups_with_rows()
         may_overflow = reduce.op == "sum" and reduce.result.type.kind is not Kind.FLOAT
-        asks_some = may_overflow and not self._asks_for_all()
+        may_fail = may_overflow or algebra is not None
+        asks_some = may_fail and not self._asks_for_all()
         wanted = self._wanted(group) if needs_wanted or meets_empty or asks_some else None
         source, columns = self._source(group, types, wanted if needs_wanted else None)
+        own = () if _is_of_set(reduce) else columns[len(group) : len(group) + len(reduce.local)]
         result_type = reduce.result.type
         result = self._whole.fresh_relation(f"{reduce.op}", [*(v.type for v in group), result_type])
         target = None if reduce.target is None else columns[-1]
+        target_type = None if reduce.target is None else reduce.target.type
+        if isinstance(algebra, SetFunction):
+            # The set is kept as any other is, and the function is called on what it becomes.
+            source, target_type = self._sets(group, source, columns)
+            columns = tuple(range(len(group) + 1))
+            target = len(group)
         if reduce.op == "count" and target is not None:
             self._count_values(result, source, columns, target)
         else:
             self._whole.aggregations[result] = Aggregation(
-            result, source, reduce.op, columns[: len(group)], target,
-            columns[len(group) : len(group) + len(reduce.local)],
-            None if reduce.target is None else reduce.target.type, result_type,
-            self._text, self._span, wanted if may_overflow else None, variables=reduce.group,
-        )  # fmt: skip
+                result, source, reduce.op, columns[: len(group)], target,
+                own, target_type, result_type, self._text, self._span,
+                wanted if may_fail else None, algebra, reduce.group,
+            )  # fmt: skip
         if meets_empty:
             assert wanted is not None
             result = self._with_neutral(result, source, columns, group, wanted)
@@ -180,6 +189,9 @@ class AggregateLowering:
             kept, bound = self._runnable(left_out, fallible, aggregates)
             if bound.issuperset(needed):
                 break
+        match kept:
+            case [p.Atom(relation, args, negated=False)] if args == group:
+                return relation  # it is there already
         name = self._whole.fresh_relation(f"{self._head}@wanted", [v.type for v in group])
         self._whole.add_rule(name, group, tuple(kept), self._text, self._span)
         return name
@@ -211,8 +223,10 @@ class AggregateLowering:
     ) -> tuple[str, tuple[int, ...]]:
         """Return the relation of the body's assignments, and its columns: group, local, target."""
         reduce = self._reduce
-        local = tuple(p.Var(name, types[name]) for name in reduce.local)
         target = reduce.target
+        local = tuple(p.Var(name, types[name]) for name in reduce.local)
+        if _is_of_set(reduce):
+            local = tuple(variable for variable in local if variable == target)
         wanted_columns = [*group, *local]
         if isinstance(target, p.Var):
             target_place = [v.name for v in wanted_columns].index(target.name)
@@ -223,6 +237,11 @@ class AggregateLowering:
             atom = body[0]
             names = [arg.name if isinstance(arg, p.Var) else None for arg in atom.args]
             plain = None not in names and len(set(names)) == len(names)
+            if plain and _is_of_set(reduce) and target_place < len(wanted_columns) < len(names):
+                kept = tuple(sorted(names.index(v.name) for v in wanted_columns))
+                columns = tuple(kept.index(names.index(v.name)) for v in wanted_columns)
+                name = self._whole.projection(atom.relation, kept)
+                return name, (*columns, columns[target_place])
             if plain and target_place < len(wanted_columns):
                 columns = tuple(names.index(v.name) for v in wanted_columns)
                 return atom.relation, (*columns, columns[target_place])
@@ -237,6 +256,22 @@ class AggregateLowering:
         self._whole.add_rule(name, args, body, self._text, self._span)
         columns = tuple(range(len(wanted_columns)))
         return name, columns if target is None else (*columns, target_place)
+
+    def _sets(
+        self, group: tuple[p.Var, ...], source: str, columns: tuple[int, ...]
+    ) -> tuple[str, Type]:
+        """Return the relation of the sets of all groups, and the type of the sets."""
+        target = self._reduce.target
+        assert target is not None
+        type_ = set_type(target.type)
+        name = self._whole.fresh_relation(
+            f"{self._reduce.op}@set", [*(v.type for v in group), type_]
+        )
+        self._whole.aggregations[name] = Aggregation(
+            name, source, "setof", columns[: len(group)], columns[-1], (), target.type, type_,
+            self._text, self._span, variables=self._reduce.group,
+        )  # fmt: skip
+        return name, type_
 
     def _with_neutral(
         self,
@@ -276,6 +311,14 @@ class AggregateLowering:
             self._span,
         )
         return name
+
+
+def _is_of_set(reduce: p.Reduce) -> bool:
+    """Return whether only the set of its values matters, and not how often each is found."""
+    registered = reduce.registered
+    return reduce.op == "setof" or (
+        registered is not None and isinstance(registered.algebra, SetFunction)
+    )
 
 
 def _can_run(literal: p.Literal, bound: set[str], fallible: bool) -> bool:

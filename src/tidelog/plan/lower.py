@@ -15,6 +15,9 @@
       p(x, n)         :- q(x), value(x, n).
 
   Where the rule asks only for groups that have rows (plan/implied.py) the result is all it takes.
+  Of a set only the values matter, and not how often the body finds them: the source of `setof`
+  has no other columns than the group and the value. And of `q(x, _)` in the rule around an
+  aggregate only the projection to `x` is read (plan/outer.py).
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from tidelog.plan.body import (
 from tidelog.plan.externals import UNORDERED, is_external
 from tidelog.plan.implied import without_implied
 from tidelog.plan.lowered import Aggregation, Layer, Lowered
+from tidelog.plan.outer import without_unasked
 from tidelog.source import Span
 from tidelog.values.types import NUMBER, Type
 
@@ -110,6 +114,8 @@ class _Lowering:
         span: Span | None,
     ) -> None:
         """Lower one rule; what it implies is added as well."""
+        if any(isinstance(literal, p.Reduce) for literal in body):
+            body = without_unasked(body, args, self.stratum_of(head), self.projection)
         plain: list[p.Literal] = []
         for literal in without_implied(body):
             if isinstance(literal, p.Reduce):

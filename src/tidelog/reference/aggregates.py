@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce as fold
 from typing import Any
 
-from tidelog.reference.functors import Records, fit_decimal, fit_integer
+from tidelog.io.tabular import checker
+from tidelog.reference.functors import Failure, Records, fit_decimal, fit_integer
+from tidelog.values.algebra import Group, Semigroup, SetFunction, UserAggregate
 from tidelog.values.order import sort_key
 from tidelog.values.scalars import NAN, canonical_float
 from tidelog.values.types import Kind, Type
@@ -45,6 +48,25 @@ def reduce(op: str, values: list[Any], type_: Type | None, result: Type, records
         case "sum":
             return fit_integer(sum(values), result, f"the sum of {len(values)} values")
     raise AssertionError(op)
+
+
+def reduce_registered(aggregate: UserAggregate, values: list[Any], records: Records) -> Any:
+    """Return an aggregate that is registered from Python; NOTHING of no values."""
+    if not values:
+        return NOTHING
+    try:
+        match aggregate.algebra:
+            case SetFunction(function):
+                result = function(frozenset(values))
+            case Group(combine, lift=lift) | Semigroup(combine, lift=lift):
+                result = fold(combine, values if lift is None else map(lift, values))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise Failure(f"aggregate `{aggregate.name}` failed: {reason}") from error
+    try:
+        return checker(aggregate.gives, records)(result)
+    except ValueError as error:
+        raise Failure(f"aggregate `{aggregate.name}` gave a wrong result: {error}") from None
 
 
 def exact_ratio(values: list[Any], divisor: int) -> float:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from tidelog.logic import program as p
 from tidelog.logic.safety import literal_variables, newly_bound, pattern_variables, term_variables
 from tidelog.reference import functors
-from tidelog.reference.aggregates import NOTHING, reduce
+from tidelog.reference.aggregates import NOTHING, reduce, reduce_registered
 from tidelog.reference.functors import Failure, Records
 from tidelog.reference.tables import Table
 from tidelog.values.order import sort_key
@@ -178,7 +178,7 @@ class Solver:
                 raise failure
             key = tuple(solution[name] for name in literal.local)
             found[key] = None if literal.target is None else self.value(literal.target, solution)
-        if literal.op == "concat":
+        if literal.op == "concat" or literal.registered is not None:
             keys = [sort_key(types[name], self._records) for name in literal.local]
             order = sorted(found, key=lambda row: [k(v) for k, v in zip(keys, row, strict=True)])
         else:
@@ -186,7 +186,10 @@ class Solver:
         values = [found[key] for key in order]
         value_type = None if literal.target is None else literal.target.type
         try:
-            value = reduce(literal.op, values, value_type, literal.result.type, self._records)
+            if literal.registered is not None:
+                value = reduce_registered(literal.registered, values, self._records)
+            else:
+                value = reduce(literal.op, values, value_type, literal.result.type, self._records)
         except Failure as failure:
             failure.group = group
             raise

@@ -14,7 +14,7 @@ their order for all types but symbols, records and sets, which are numbered as t
 | decimal(p, s) | the number without its point: 12.50 is 1250               |
 | symbol        | its number in the dictionary of symbols                   |
 | record        | 0 for nil, else its number in the table of its type       |
-| set           | its number in the table of sets of its element type       |
+| set           | its number in the table of sets of its type, 0 for {}     |
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
-from itertools import product
+from itertools import chain, islice, product
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.store.sets import SetTable
 from tidelog.values.scalars import canonical_float
 from tidelog.values.types import Field, Kind, Row, Type
 
@@ -66,6 +67,11 @@ class Table:
         """Return the number of `item`, or None if it has none."""
         return self._number_of.get(item)
 
+    def parts_of(self, number: int) -> Sequence[int]:
+        """Return the ordinals of the fields of a record."""
+        parts: tuple[int, ...] = self.items[number]
+        return parts
+
     def __len__(self) -> int:
         return len(self.items)
 
@@ -74,7 +80,7 @@ class Table:
 class _Shape:
     """What a record or set type is made of; a part without parts is (its encoder, its decoder)."""
 
-    table: Table
+    table: Table | SetTable
     is_record: bool
     parts: list[_Shape | tuple[Callable[[Any], int], Callable[[int], Any]]] = field(
         default_factory=list
@@ -92,16 +98,16 @@ class Codec:
         self.records = records
         self.symbols = Table()
         self._record_tables = {name: Table(first=1) for name in records}
-        self._set_tables: dict[Type, Table] = {}
+        self._set_tables: dict[Type, SetTable] = {}
         self._shapes: dict[Type, _Shape] = {}
 
     def table(self, type_: Type) -> Table:
-        """Return the table of a symbol, record or set type."""
-        if type_.kind is Kind.SYMBOL:
-            return self.symbols
-        if type_.kind is Kind.RECORD:
-            return self._record_tables[type_.record]
-        return self._set_tables.setdefault(type_, Table())
+        """Return the table of a symbol or record type."""
+        return self.symbols if type_.kind is Kind.SYMBOL else self._record_tables[type_.record]
+
+    def sets(self, type_: Type) -> SetTable:
+        """Return the table of a set type."""
+        return self._set_tables.setdefault(type_, SetTable())
 
     # --- one value ---
 
@@ -161,7 +167,8 @@ class Codec:
         found = self._shapes.get(type_)
         if found is None:
             is_record = type_.kind is Kind.RECORD
-            found = self._shapes[type_] = _Shape(self.table(type_), is_record)
+            table = self.table(type_) if is_record else self.sets(type_)
+            found = self._shapes[type_] = _Shape(table, is_record)
             below = [f.type for f in self.records[type_.record]] if is_record else [type_.element]
             for part in below:
                 assert part is not None
@@ -178,7 +185,7 @@ class Codec:
         while work:
             item, shape, into, at, is_done = work.pop()
             if is_done:
-                into[at] = shape.table.number(tuple(item) if shape.is_record else frozenset(item))
+                into[at] = shape.table.number(tuple(item))
             elif item is not None:  # nil is 0
                 parts = [0] * len(item)
                 work.append((parts, shape, into, at, True))
@@ -198,7 +205,7 @@ class Codec:
             if is_done:
                 into[at] = tuple(item) if shape.is_record else frozenset(item)
             elif item or not shape.is_record:  # 0 is nil
-                ordinals = shape.table.items[item]
+                ordinals = shape.table.parts_of(item)
                 parts: list[Any] = [None] * len(ordinals)
                 work.append((parts, shape, into, at, True))
                 for i, (part, below) in enumerate(shape.with_parts(ordinals)):
@@ -215,7 +222,8 @@ class Codec:
         while work:
             item, kind, into, at, is_done = work.pop()
             if is_done or kind.kind is Kind.SYMBOL:
-                number = self.table(kind).find(item if not is_done else _frozen(item, kind))
+                table = self.sets(kind) if kind.kind is Kind.SET else self.table(kind)
+                number = table.find(tuple(item) if is_done else item)
                 if number is None:
                     return None
                 into[at] = number
@@ -253,6 +261,8 @@ class Codec:
                 out[i] = float_ordinals(np.fromiter(values, np.float64, n))
             elif type_.kind is Kind.NUMBER:
                 out[i] = np.fromiter(values, np.int64, n)
+            elif type_.kind is Kind.SET:
+                out[i] = self._encode_sets(list(values), type_)
             else:
                 out[i] = np.fromiter(map(self.encoder(type_), values), np.int64, n)
         return out
@@ -263,14 +273,31 @@ class Codec:
             return [()] * columns.shape[1]
         values: list[Iterable[Any]] = []
         for ordinals, type_ in zip(columns, types, strict=True):
-            plain = ordinals.tolist()
-            values.append(plain if type_.kind is Kind.NUMBER else map(self.decoder(type_), plain))
+            values.append(self._decode_column(ordinals, type_))
         return list(zip(*values, strict=True))
 
+    def _decode_column(self, ordinals: Ordinals, type_: Type) -> Iterable[Any]:
+        if type_.kind is Kind.SET:
+            return self._decode_sets(ordinals, type_)
+        plain: list[int] = ordinals.tolist()
+        return plain if type_.kind is Kind.NUMBER else map(self.decoder(type_), plain)
 
-def _frozen(ordinals: list[int], type_: Type) -> tuple[int, ...] | frozenset[int]:
-    """Return the form in which tables hold a record or a set."""
-    return tuple(ordinals) if type_.kind is Kind.RECORD else frozenset(ordinals)
+    # One call of a kernel for all sets: one for each would take twice as long.
+
+    def _encode_sets(self, sets: list[frozenset[Any]], type_: Type) -> Ordinals:
+        assert type_.element is not None
+        which = np.repeat(np.arange(len(sets)), np.fromiter(map(len, sets), np.int64, len(sets)))
+        values = map(self.encoder(type_.element), chain.from_iterable(sets))
+        elements = np.fromiter(values, np.int64, len(which))
+        elements = np.ascontiguousarray(elements[np.lexsort((elements, which))])
+        none = np.zeros(len(sets), np.int64)
+        return self.sets(type_).changed(none, which, elements, np.ones(len(which), np.bool_))
+
+    def _decode_sets(self, ordinals: Ordinals, type_: Type) -> Iterator[frozenset[Any]]:
+        assert type_.element is not None
+        table, ordinals = self.sets(type_), np.ascontiguousarray(ordinals)
+        values = iter(self._decode_column(table.elements(ordinals), type_.element))
+        return (frozenset(islice(values, size)) for size in table.sizes(ordinals).tolist())
 
 
 def float_ordinal(value: float) -> int:

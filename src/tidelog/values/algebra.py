@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tidelog.values.types import Type
+
 
 @dataclass(frozen=True)
 class Group:
@@ -42,3 +44,15 @@ class SetFunction:
 
 
 Algebra: TypeAlias = Group | Semigroup | SetFunction
+
+
+@dataclass(frozen=True)
+class UserAggregate:
+    """An aggregate that is registered from Python: its name, its algebra, and its types."""
+
+    name: str
+    algebra: Algebra
+    takes: Type
+    """The type of the values that are aggregated."""
+    gives: Type
+    """The type of the result."""

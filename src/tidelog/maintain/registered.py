@@ -1,0 +1,176 @@
+"""Aggregates that are registered from Python, by their algebra.
+
+- An Abelian *group*: the change of a group is added to its sum, and taken away from it. As with
+  sums of numbers (maintain/sums.py), a result row's count is its *support*, the number of rows of
+  its group, and a group without support has no row.
+- A *function of sets*: the sets are a relation of their own, kept as `setof` is (maintain/sets.py);
+  its rows are what is read here, one for each group that changes.
+
+Semigroups are kept by trees (maintain/scans.py). Python is called for each group that changes, and
+for a sum once for each changed row.
+
+A function may fail in a group that nobody asks for. Such a group has no row, and is added up from
+its rows when it is touched.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.errors import EvaluationError
+from tidelog.kernel.join import DEAD_NOW
+from tidelog.maintain.aggregate import Aggregate, Array
+from tidelog.maintain.grouped import ChangedGroups, changed_groups
+from tidelog.maintain.joins import DomainOverflow
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
+from tidelog.plan.lowered import Aggregation
+from tidelog.store.relation import Delta, Found, Version
+from tidelog.store.run import Words, sort_words, sorted_order
+from tidelog.values.algebra import Group, SetFunction
+
+
+class SetFunctions(Aggregate):
+    """Keeps a function of the sets of groups."""
+
+    name = "set function"
+    why = "the function is called on each set that changes"
+    algebra = "function of a set"
+    state = "the sets are kept on their own, and one result a group"
+
+    @classmethod
+    def takes(cls, aggregation: Aggregation) -> bool:
+        """Return whether an aggregate is a function of sets."""
+        return isinstance(aggregation.algebra, SetFunction)
+
+    def _value(self, rows: Array) -> int:
+        """Return the function of the one set that a group has."""
+        aggregation = self._aggregation
+        assert aggregation.target is not None
+        group = rows[list(aggregation.group), 0].tolist()
+        return self._calls.result(rows[aggregation.target].tolist(), group)
+
+
+class GroupSums(Aggregate):
+    """Keeps sums in an Abelian group that is given by Python functions."""
+
+    name = "group sums"
+    why = "the change is added to the sums of its groups, by the functions given"
+    algebra = "Abelian group"
+    state = "one sum and support count a group"
+
+    @classmethod
+    def takes(cls, aggregation: Aggregation) -> bool:
+        """Return whether an aggregate is a sum in a group."""
+        return isinstance(aggregation.algebra, Group)
+
+    def bootstrap(self) -> None:
+        """Add up every group."""
+        rows = self._source.rows(Version.NEW)
+        change = changed_groups(self._source, self._aggregation, rows, self._source.no_rows())
+        words, support = self._from_values(change)
+        order = sorted_order(words)
+        result = np.ascontiguousarray(words[:, order])
+        self._result.replace(result, None, support[order])
+        self.choice = BOOTSTRAP
+
+    def update(self) -> None:
+        """Add the change of the source to its groups."""
+        groups = self._touched_groups()
+        self.choice = UPDATE if groups.shape[1] else NOTHING
+        if not groups.shape[1]:
+            return
+        delta = self._source.delta
+        change = changed_groups(self._source, self._aggregation, delta.inserted, delta.deleted)
+        numbers, held = self._held.read(change.groups, Version.NEW)
+        before = self._result.pack(held - self._result.biases)
+        found = self._result.find(before)
+        after, support, kept = self._added(change, numbers, held[-1], found.counts)
+        same = kept & (after == before).all(axis=0)
+        self._result.set_counts(Found(found.columns[:, same].copy()), support[same])
+        fresh, fresh_support = self._from_values(self._all_of(self._without_row(groups)))
+        moved = kept & ~same
+        inserted = np.concatenate([after[:, moved], fresh], axis=1)
+        supports = np.concatenate([support[moved], fresh_support])
+        order = sorted_order(inserted)
+        inserted = np.ascontiguousarray(inserted[:, order])
+        deleted = sort_words(np.ascontiguousarray(before[:, ~same]))
+        relation = self._result
+        relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+        relation.add(inserted, None, supports[order])
+        relation.delta = Delta(inserted, deleted)
+
+    # --- adding up ---
+
+    def _added(
+        self, change: ChangedGroups, numbers: Array, held: Array, support: Array
+    ) -> tuple[Words, Array, NDArray[np.bool_]]:
+        """Return the rows of groups that have one after a change, their support, which remain."""
+        parts = list(change.parts())
+        values = held.copy()
+        support = support.copy()
+        for i, number in enumerate(numbers.tolist()):
+            comes, goes = parts[number]
+            support[i] += len(comes) - len(goes)
+            if not support[i]:
+                continue
+            group = change.groups[:, number]
+            try:
+                ordinals = self._group_ordinals(group)
+                values[i] = self._calls.changed(int(held[i]), comes, goes, ordinals)
+            except EvaluationError:
+                if self._is_wanted(group):
+                    raise
+                support[i] = 0
+        kept = support > 0
+        self._require_room(values[kept])
+        values[~kept] = self._result.domains[-1].bias
+        return self._packed(change.groups[:, numbers], values), support, kept
+
+    def _from_values(self, change: ChangedGroups) -> tuple[Words, Array]:
+        """Return the rows of groups all of whose values come, and their support."""
+        values, support, kept = [], [], []
+        for number, (comes, _) in enumerate(change.parts()):
+            group = change.groups[:, number]
+            try:
+                values.append(self._calls.result(comes, self._group_ordinals(group)))
+            except EvaluationError:
+                if self._is_wanted(group):
+                    raise
+                continue
+            support.append(len(comes))
+            kept.append(number)
+        ordinals = np.array(values, np.int64)
+        self._require_room(ordinals)
+        groups = change.groups[:, np.array(kept, np.int64)]
+        return self._packed(groups, ordinals), np.array(support, np.int64)
+
+    def _all_of(self, groups: Array) -> ChangedGroups:
+        """Return all values of groups as a change."""
+        _, columns = self._rows_of.read(groups, Version.NEW)
+        rows = self._source.pack(np.ascontiguousarray(columns - self._source.biases))
+        return changed_groups(self._source, self._aggregation, rows, self._source.no_rows())
+
+    def _without_row(self, groups: Array) -> Array:
+        numbers, _ = self._held.read(groups, Version.NEW)
+        unknown = np.ones(groups.shape[1], np.bool_)
+        unknown[numbers] = False
+        return np.ascontiguousarray(groups[:, unknown])
+
+    # --- rows ---
+
+    def _group_ordinals(self, group: Array) -> list[int]:
+        columns = self._aggregation.group
+        biases = (self._source.domains[column].bias for column in columns)
+        return [code + bias for code, bias in zip(group.tolist(), biases, strict=True)]
+
+    def _require_room(self, ordinals: Array) -> None:
+        domain = self._result.domains[-1]
+        if len(ordinals):
+            for extreme in (int(ordinals.min()), int(ordinals.max())):
+                if not domain.covers(extreme, extreme):
+                    raise DomainOverflow(domain, extreme)
+
+    def _packed(self, groups: Array, ordinals: Array) -> Words:
+        codes = np.vstack([groups, ordinals[None, :] - self._result.domains[-1].bias])
+        return self._result.pack(np.ascontiguousarray(codes))
