@@ -179,7 +179,7 @@ def test_a_combination_that_fails_changes_nothing(register: Callable[[Semigroup]
     kernel = KernelEngine(Program.parse(GLUE), {"r": [(1, str(i), "x") for i in range(100)]})
     before = kernel.rows("glued")
     for _ in range(2):
-        with pytest.raises(EvaluationError, match=r"`glue` failed: ArithmeticError\('no good'\)"):
+        with pytest.raises(EvaluationError, match="`glue` failed: ArithmeticError: no good"):
             kernel.apply({"r": {(1, "5x", "bad")}}, {"r": {(1, "7", "x")}})
         assert kernel.rows("glued") == before
         kernel._check()
@@ -191,7 +191,7 @@ def test_a_combination_that_fails_changes_nothing(register: Callable[[Semigroup]
 
 def test_a_result_of_another_type_is_refused(register: Callable[[Semigroup], None]) -> None:
     register(Semigroup(lambda a, b: a + b, len))
-    with pytest.raises(EvaluationError, match="`glue` gave no `symbol`"):
+    with pytest.raises(EvaluationError, match="`glue` gave a wrong result"):
         KernelEngine(Program.parse(GLUE), {"r": [(1, "a", "x"), (1, "b", "y")]})
 
 

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.kernel.words import seeded
-from tidelog.kernel import accumulate
+from tidelog.kernel import accumulate, groups
 from tidelog.store.accumulators import Accumulators, Operation, Sum
 from tidelog.store.codec import float_ordinal, float_ordinals, float_value
 
@@ -181,8 +181,8 @@ def test_whole_sums_know_their_range(operation: Operation, low: int, high: int, 
 
 def test_more_groups_than_are_added_up_at_a_time() -> None:
     rng = seeded("parts")
-    n, groups = 30_000, 5 << accumulate.PART_SHIFT
-    numbers = [rng.randrange(groups) for _ in range(n)]
+    n, most = 30_000, 5 << accumulate.PART_SHIFT
+    numbers = [rng.randrange(most) for _ in range(n)]
     values = [random_float(rng) for _ in range(n)]
     sums = Accumulators(1, Operation.float_sum(of_floats=True, mean=False))
     columns = np.array([numbers, float_ordinals(np.array(values)).tolist()], np.int64)
@@ -257,7 +257,7 @@ def test_blocks_are_used_again() -> None:
         add(sums, [1, 1, 1], wide, 0)
         sums.commit()
     sums._check()
-    assert sums._state[accumulate.WORDS_USED] <= 3 * accumulate.LARGEST_BLOCK
+    assert sums._state[groups.WORDS_USED] <= 3 * accumulate.LARGEST_BLOCK
 
 
 def damage(sums: Accumulators, how: str) -> None:
@@ -266,13 +266,13 @@ def damage(sums: Accumulators, how: str) -> None:
         case "a group is lost":
             sums._table[np.flatnonzero(sums._table)[0]] = 0
         case "a group is still numbered":
-            sums._heads[0, width + accumulate.NUMBER] = 3
+            sums._heads[0, width + groups.NUMBER] = 3
         case "a block is in two groups":
-            sums._heads[0, width + accumulate.BLOCK] = sums._heads[1, width + accumulate.BLOCK]
+            sums._heads[0, width + groups.BLOCK] = sums._heads[1, width + groups.BLOCK]
         case "a limb is zero":
-            sums._words[sums._heads[0, width + accumulate.BLOCK]] = 0
+            sums._words[sums._heads[0, width + groups.BLOCK]] = 0
         case "an epoch is open":
-            sums._state[accumulate.TOUCHED] = 1
+            sums._state[groups.TOUCHED] = 1
         case "limbs are left over":
             sums._limbs[0, 5] = 1
 

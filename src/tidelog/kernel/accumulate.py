@@ -1,14 +1,11 @@
-"""Groups and what they add up to: a hash table of groups, and exact sums beside it.
+"""What groups add up to: exact sums, in blocks that are as large as they need to be.
 
-A group has a *head*, a row of numbers: its key, SUPPORT (the number of its rows), VALUE (the
-ordinal of its result), and where its sum is: BLOCK, a place among `words`, and SHAPE, which tells
-how to read it. A sum is kept in its settled form (kernel/exact.py), without the zeros at both ends,
-so that a small group takes little room. Blocks come in a few sizes; those that are free form a list
-of each size.
+A sum is kept in its settled form (kernel/exact.py), without the zeros at both ends, so that a small
+group takes little room. Its head (kernel/groups.py) tells where: BLOCK is a place among `words`,
+and SHAPE says how to read it. Blocks come in a few sizes; those that are free form a list of each.
 
-`note_groups` finds the groups of changed rows, and writes their heads to the log; `add_up` gives
-each a new sum in a new block. So `finish` can end an epoch either way: it lets go of the old
-blocks, or puts the old heads back and lets go of the new ones.
+`add_up` gives each group of the log a new sum in a new block. So `finish` can end an epoch either
+way: it lets go of the old blocks, or puts the old heads back and lets go of the new ones.
 """
 
 from __future__ import annotations
@@ -25,21 +22,34 @@ from tidelog.kernel.exact import (
     float_ordinal_of,
     settle,
 )
-
-# Columns of a head, behind the key.
-SUPPORT, VALUE, BLOCK, SHAPE, NUMBER, FIELDS = range(6)  # NUMBER: among the groups of this call
-NO_NUMBER = -1
+from tidelog.kernel.groups import (
+    BLOCK,
+    BLOCK_SIZES,
+    COME,
+    FIELDS,
+    FREE_BLOCK,
+    GONE,
+    LOG_BLOCK,
+    LOG_SHAPE,
+    LOG_SLOT,
+    LOG_SUPPORT,
+    LOG_VALUE,
+    NO_NUMBER,
+    NUMBER,
+    SHAPE,
+    SUPPORT,
+    TOUCHED,
+    VALUE,
+    WORDS_USED,
+    remove_group,
+)
 
 # Parts of a shape: the first limb, how many there are, and flags.
-_COUNT_SHIFT = 8
-_BYTE = 255
+COUNT_SHIFT = 8
+BYTE = 255
 NEGATIVE, SPECIAL, VALID = 1 << 16, 1 << 17, 1 << 18
-_CLASS_SHIFT = 20  # 0: no block
+SIZE_SHIFT = 20  # 0: no block
 
-# What is known of the arrays, beside their sizes.
-USED, FREE_HEAD, LIVE, WORDS_USED, TOUCHED, GONE, COME, FREE_BLOCK = range(8)
-CLASSES = 5
-STATE = FREE_BLOCK + CLASSES + 1
 _SPECIAL_WORDS = 6  # three counts of 64 bits
 LARGEST_BLOCK = 80
 
@@ -47,127 +57,12 @@ LARGEST_BLOCK = 80
 LOW, HIGH, CHANGE, ROW = range(SIZE, SIZE + 4)
 PART_SHIFT = 10  # so many groups are added up at a time, as a power of 2
 
-# Columns of the log.
-LOG_SLOT, LOG_SUPPORT, LOG_VALUE, LOG_BLOCK, LOG_SHAPE, LOG = range(6)
-
 # What is computed, as numbers.
 OPERATION, IS_FLOAT, HIGH_BIAS, IS_MEAN, SCALE, MOST, OPERATION_SIZE = range(7)
 COUNT_ROWS, WHOLE_SUM, FLOAT_RESULT = range(3)
 
 _MASK = (1 << 32) - 1
 _LEAST = -(1 << 63)
-_MIX = -7046029254386353131
-
-
-@njit(cache=True, inline="always")
-def _hash_columns(columns, key, i, mask):
-    mixed = np.int64(0)
-    for c in range(key.shape[0]):
-        mixed = (mixed ^ columns[key[c], i]) * np.int64(_MIX)
-        mixed ^= (mixed >> 29) & ((np.int64(1) << 35) - 1)
-    return mixed & mask
-
-
-@njit(cache=True, inline="always")
-def _hash_head(heads, width, slot, mask):
-    mixed = np.int64(0)
-    for c in range(width):
-        mixed = (mixed ^ heads[slot, c]) * np.int64(_MIX)
-        mixed ^= (mixed >> 29) & ((np.int64(1) << 35) - 1)
-    return mixed & mask
-
-
-@njit(cache=True)
-def find_groups(heads, table, columns, key, n, slots):
-    """Write the slot of each group, -1 for groups that are not there."""
-    mask = table.shape[0] - 1
-    for i in range(n):
-        at = _hash_columns(columns, key, i, mask)
-        slots[i] = -1
-        while table[at] != 0:
-            slot = np.int64(table[at]) - 1
-            equal = True
-            for c in range(key.shape[0]):
-                equal = equal and heads[slot, c] == columns[key[c], i]
-            if equal:
-                slots[i] = slot
-                break
-            at = (at + 1) & mask
-
-
-@njit(cache=True)
-def note_groups(heads, table, state, columns, key, start, n, which, log, seen, lowest):
-    """Find the groups of rows, new ones are made; return how many rows are done.
-
-    It returns early when an array is full, to be called again with a larger one.
-    `which` gets the number of each row's group, by first appearance. Each group is logged once.
-    `seen`, if it is not empty, has a place for each value of a key of one column from `lowest` on:
-    what was found there is not looked up again.
-    """
-    mask = table.shape[0] - 1
-    width = key.shape[0]
-    previous = np.int64(-1)
-    is_direct = seen.shape[0] != 0
-    for i in range(start, n):
-        if is_direct:
-            number = np.int64(seen[columns[key[0], i] - lowest]) - 1
-            if number >= 0:
-                which[i] = number
-                continue
-        slot = previous
-        if slot >= 0:  # rows of a group often come together
-            for c in range(width):
-                if heads[slot, c] != columns[key[c], i]:
-                    slot = np.int64(-1)
-                    break
-        if slot < 0:
-            at = _hash_columns(columns, key, i, mask)
-            while table[at] != 0:
-                slot = np.int64(table[at]) - 1
-                for c in range(width):
-                    if heads[slot, c] != columns[key[c], i]:
-                        slot = np.int64(-1)
-                        break
-                if slot >= 0:
-                    break
-                at = (at + 1) & mask
-            if slot < 0:
-                slot = state[FREE_HEAD] - 1
-                is_full = slot < 0 and state[USED] == heads.shape[0]
-                if (
-                    is_full
-                    or 2 * (state[LIVE] + 1) > table.shape[0]
-                    or (state[TOUCHED] == log.shape[0])
-                ):
-                    return i
-                if slot >= 0:
-                    state[FREE_HEAD] = heads[slot, width + VALUE]
-                else:
-                    slot = state[USED]
-                    state[USED] += 1
-                for c in range(width):
-                    heads[slot, c] = columns[key[c], i]
-                for f in range(FIELDS):
-                    heads[slot, width + f] = 0
-                heads[slot, width + NUMBER] = NO_NUMBER
-                table[at] = slot + 1
-                state[LIVE] += 1
-        if heads[slot, width + NUMBER] == NO_NUMBER:
-            number = state[TOUCHED]
-            if number == log.shape[0]:
-                return i
-            state[TOUCHED] += 1
-            heads[slot, width + NUMBER] = number
-            log[number, LOG_SLOT] = slot
-            log[number, LOG_SUPPORT] = heads[slot, width + SUPPORT]
-            log[number, LOG_VALUE] = heads[slot, width + VALUE]
-            log[number, LOG_BLOCK] = heads[slot, width + BLOCK]
-            log[number, LOG_SHAPE] = heads[slot, width + SHAPE]
-        which[i] = heads[slot, width + NUMBER]
-        if is_direct:
-            seen[columns[key[0], i] - lowest] = which[i] + 1
-        previous = slot
-    return n
 
 
 @njit(cache=True)
@@ -192,16 +87,16 @@ def order_by_part(which, n, parts, starts, order):
 
 
 @njit(cache=True, inline="always")
-def _size_of(block_class):
+def _size_of(block_size):
     """Return the words of a block: 4, 8, 16, 32 or 80."""
-    return np.int64(LARGEST_BLOCK) if block_class == CLASSES else np.int64(2) << block_class
+    return np.int64(LARGEST_BLOCK) if block_size == BLOCK_SIZES else np.int64(2) << block_size
 
 
 @njit(cache=True, inline="always")
 def _load(words, block, shape, limbs, g):
     """Write a sum to the limbs of row g, and which of them are in use."""
-    low = shape & _BYTE
-    count = (shape >> _COUNT_SHIFT) & _BYTE
+    low = shape & BYTE
+    count = (shape >> COUNT_SHIFT) & BYTE
     for i in range(count):
         limb = np.int64(words[block + i])
         limbs[g, low + i] = -limb if shape & NEGATIVE else limb
@@ -220,15 +115,15 @@ def _keep(words, state, limbs, sign, low, high):
     needed = high - low + (_SPECIAL_WORDS if special else 0)
     if needed == 0:
         return np.int64(0), np.int64(0)
-    block_class = np.int64(1)
-    while _size_of(block_class) < needed:
-        block_class += 1
-    block = state[FREE_BLOCK + block_class] - 1
+    block_size = np.int64(1)
+    while _size_of(block_size) < needed:
+        block_size += 1
+    block = state[FREE_BLOCK + block_size] - 1
     if block >= 0:
-        state[FREE_BLOCK + block_class] = np.int64(words[block])
+        state[FREE_BLOCK + block_size] = np.int64(words[block])
     else:
         block = state[WORDS_USED]
-        state[WORDS_USED] += _size_of(block_class)
+        state[WORDS_USED] += _size_of(block_size)
     for i in range(low, high):
         words[block + i - low] = limbs[i]
     if special:
@@ -236,7 +131,7 @@ def _keep(words, state, limbs, sign, low, high):
             at = block + high - low + 2 * s
             words[at] = limbs[LIMBS + s] & _MASK
             words[at + 1] = limbs[LIMBS + s] >> 32
-    shape = low | ((high - low) << _COUNT_SHIFT) | (block_class << _CLASS_SHIFT)
+    shape = low | ((high - low) << COUNT_SHIFT) | (block_size << SIZE_SHIFT)
     if sign < 0:
         shape |= NEGATIVE
     if special:
@@ -247,10 +142,10 @@ def _keep(words, state, limbs, sign, low, high):
 @njit(cache=True)
 def _let_go(words, state, block, shape):
     """Put a block on the list of its size."""
-    block_class = shape >> _CLASS_SHIFT
-    if block_class != 0:
-        words[block] = state[FREE_BLOCK + block_class]
-        state[FREE_BLOCK + block_class] = block + 1
+    block_size = shape >> SIZE_SHIFT
+    if block_size != 0:
+        words[block] = state[FREE_BLOCK + block_size]
+        state[FREE_BLOCK + block_size] = block + 1
 
 
 @njit(cache=True)
@@ -294,7 +189,8 @@ def _add_rows(limbs, operation, which, values, added, order, start, stop, first)
         else:
             add_whole(limbs, g, values[i], one, high_bias)
             at = np.int64(0)
-        # Written only where they change: to write them for every row takes ten times as long.
+        # A version with `min` and `max`, in a function of its own, took ten times as long: 46 ns a
+        # row, not 5. Which of the two it was is not known.
         is_lower, is_higher = at < limbs[g, LOW], at + 3 > limbs[g, HIGH]
         if is_lower:
             limbs[g, LOW] = at
@@ -350,29 +246,6 @@ def add_up(
 
 
 @njit(cache=True)
-def _remove(heads, table, state, width, slot):
-    """Take a group out of the hash table, and close the gap: later ones move up."""
-    mask = table.shape[0] - 1
-    at = _hash_head(heads, width, slot, mask)
-    while np.int64(table[at]) != slot + 1:
-        at = (at + 1) & mask
-    table[at] = 0
-    gap = at
-    at = (at + 1) & mask
-    while table[at] != 0:
-        home = _hash_head(heads, width, np.int64(table[at]) - 1, mask)
-        if ((at - home) & mask) >= ((at - gap) & mask):
-            table[gap] = table[at]
-            table[at] = 0
-            gap = at
-        at = (at + 1) & mask
-    heads[slot, width + SUPPORT] = -1
-    heads[slot, width + VALUE] = state[FREE_HEAD]
-    state[FREE_HEAD] = slot + 1
-    state[LIVE] -= 1
-
-
-@njit(cache=True)
 def finish(heads, table, words, state, log, undo):
     """End an epoch: keep what was written to the groups of the log, or put back what they were."""
     width = heads.shape[1] - FIELDS
@@ -392,18 +265,5 @@ def finish(heads, table, words, state, log, undo):
             heads[slot, width + SHAPE] = old_shape
             heads[slot, width + NUMBER] = NO_NUMBER
         if heads[slot, width + SUPPORT] == 0:
-            _remove(heads, table, state, width, slot)
+            remove_group(heads, table, state, width, slot)
     state[TOUCHED] = 0
-
-
-@njit(cache=True)
-def enter_all(heads, used, table):
-    """Enter the groups into an empty hash table."""
-    width = heads.shape[1] - FIELDS
-    mask = table.shape[0] - 1
-    for slot in range(used):
-        if heads[slot, width + SUPPORT] >= 0:
-            at = _hash_head(heads, width, slot, mask)
-            while table[at] != 0:
-                at = (at + 1) & mask
-            table[at] = slot + 1

@@ -86,18 +86,18 @@ def complement(whole, whole_trees, part, part_trees, words, limit, stack, key, o
     while depth > 0:
         depth -= 1
         steps += 1
-        missing = np.int64(0)
-        present = np.int64(0)
+        in_whole = np.int64(0)
+        in_part = np.int64(0)
         for r in range(runs):
-            missing += _count(
+            in_whole += _count(
                 whole, whole_trees, r, limit, stack[depth, 2 * r], stack[depth, 2 * r + 1]
             )
         for r in range(others):
             at = 2 * (runs + r)
-            present += _count(part, part_trees, r, limit, stack[depth, at], stack[depth, at + 1])
-        if missing == present:
+            in_part += _count(part, part_trees, r, limit, stack[depth, at], stack[depth, at + 1])
+        if in_whole == in_part:
             continue
-        if present == 0:
+        if in_part == 0:
             for r in range(runs):
                 for i in range(stack[depth, 2 * r], stack[depth, 2 * r + 1]):
                     if _is_alive(whole, r, i, limit):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tidelog.kernel import accumulate as k
 from tidelog.kernel import exact
+from tidelog.kernel import groups as g
 
 Array = NDArray[np.int64]
 
@@ -86,14 +87,14 @@ class Accumulators:
 
     def clear(self) -> None:
         """Forget all groups."""
-        self._heads = np.zeros((_FEW, self._key + k.FIELDS), np.int64)
+        self._heads = np.zeros((_FEW, self._key + g.FIELDS), np.int64)
         self._table = np.zeros(2 * _FEW, np.int32)
         self._words = np.zeros(2 * k.LARGEST_BLOCK, np.uint32)
-        self._log = np.zeros((_FEW, k.LOG), np.int64)
-        self._state = np.zeros(k.STATE, np.int64)
+        self._log = np.zeros((_FEW, g.LOG), np.int64)
+        self._state = np.zeros(g.STATE, np.int64)
 
     def __len__(self) -> int:
-        return int(self._state[k.LIVE])
+        return int(self._state[g.LIVE])
 
     # --- within an epoch ---
 
@@ -106,23 +107,23 @@ class Accumulators:
         value. A group without rows has none, and neither has one whose sum is beyond its type.
         """
         state, n = self._state, columns.shape[1]
-        assert not state[k.TOUCHED], "the epoch before has not ended"
+        assert not state[g.TOUCHED], "the epoch before has not ended"
         assert n <= exact.MOST_ADDED, "so many rows must be added in parts"
         which = np.empty(n, np.int64)
         seen, lowest = _places(columns, key)
         done = 0
         while True:
-            done = k.note_groups(
+            done = g.note_groups(
                 self._heads, self._table, state, columns, key, done, n, which, self._log,
                 seen, lowest,
             )  # fmt: skip
             if done == n:
                 break
             self._make_room(n - done)
-        groups = int(state[k.TOUCHED])
+        groups = int(state[g.TOUCHED])
         gone = np.empty((self._key + 1, groups), np.int64)
         come = np.empty((self._key + 1, groups), np.int64)
-        state[k.GONE] = state[k.COME] = 0
+        state[g.GONE] = state[g.COME] = 0
         values = self._no_values if target is None else columns[target]
         limbs = self._limbs if groups == 1 else _limbs_for(groups)
         for first, start, stop, order in _parts(which, groups):
@@ -131,30 +132,30 @@ class Accumulators:
                 self._heads, self._words, state, self._log, self._operation, which, values, added,
                 order, start, stop, first, limbs, gone, come,
             )  # fmt: skip
-        return gone[:, : state[k.GONE]], come[:, : state[k.COME]]
+        return gone[:, : state[g.GONE]], come[:, : state[g.COME]]
 
     def _make_words(self, groups: int) -> None:
         """Have room for the sums of so many groups, however large they become."""
-        needed = int(self._state[k.WORDS_USED]) + groups * k.LARGEST_BLOCK
+        needed = int(self._state[g.WORDS_USED]) + groups * k.LARGEST_BLOCK
         if needed > len(self._words):
             self._words = _longer(self._words, max(needed, 2 * len(self._words)))
 
     def _make_room(self, rows: int) -> None:
         """Make the arrays larger that have no room for another group."""
         state = self._state
-        if state[k.USED] == len(self._heads):
+        if state[g.USED] == len(self._heads):
             self._heads = _longer(self._heads, 2 * len(self._heads))
-        if state[k.TOUCHED] == len(self._log):
+        if state[g.TOUCHED] == len(self._log):
             self._log = _longer(self._log, min(8 * len(self._log), len(self._log) + rows))
         if 2 * (len(self) + 1) > len(self._table):
             self._table = np.zeros(4 * len(self._table), np.int32)
-            k.enter_all(self._heads, int(state[k.USED]), self._table)
+            g.enter_all(self._heads, int(state[g.USED]), self._table)
 
     def overflowing(self, columns: Array, key: Array) -> Array:
         """Return which of the groups have rows, and a sum beyond its type."""
         slots = self._slots(columns, key)
         heads = self._heads[slots, self._key :]
-        is_beyond = (heads[:, k.SUPPORT] > 0) & (heads[:, k.SHAPE] & k.VALID == 0)
+        is_beyond = (heads[:, g.SUPPORT] > 0) & (heads[:, g.SHAPE] & k.VALID == 0)
         return np.flatnonzero((slots >= 0) & is_beyond)
 
     def touched_overflowing(self) -> Array:
@@ -164,19 +165,19 @@ class Accumulators:
         """
         if self._operation[k.OPERATION] != k.WHOLE_SUM:
             return np.empty((self._key, 0), np.int64)
-        heads = self._heads[self._log[: self._state[k.TOUCHED], k.LOG_SLOT]]
+        heads = self._heads[self._log[: self._state[g.TOUCHED], g.LOG_SLOT]]
         fields = heads[:, self._key :]
-        is_beyond = (fields[:, k.SUPPORT] > 0) & (fields[:, k.SHAPE] & k.VALID == 0)
+        is_beyond = (fields[:, g.SUPPORT] > 0) & (fields[:, g.SHAPE] & k.VALID == 0)
         return np.ascontiguousarray(heads[is_beyond, : self._key].T)
 
     def support(self, columns: Array, key: Array) -> Array:
         """Return how many rows each of the groups has."""
         slots = self._slots(columns, key)
-        return np.where(slots >= 0, self._heads[slots, self._key + k.SUPPORT], 0)
+        return np.where(slots >= 0, self._heads[slots, self._key + g.SUPPORT], 0)
 
     def _slots(self, columns: Array, key: Array) -> Array:
         slots = np.empty(columns.shape[1], np.int64)
-        k.find_groups(self._heads, self._table, columns, key, len(slots), slots)
+        g.find_groups(self._heads, self._table, columns, key, len(slots), slots)
         return slots
 
     # --- the end of an epoch ---
@@ -190,10 +191,10 @@ class Accumulators:
         self._finish(undo=True)
 
     def _finish(self, undo: bool) -> None:
-        if self._state[k.TOUCHED]:
+        if self._state[g.TOUCHED]:
             k.finish(self._heads, self._table, self._words, self._state, self._log, undo)
             if len(self._log) > 1 << 12:
-                self._log = np.zeros((_FEW, k.LOG), np.int64)
+                self._log = np.zeros((_FEW, g.LOG), np.int64)
 
     # --- for debugging and tests ---
 
@@ -206,63 +207,63 @@ class Accumulators:
         """Return the sums of all groups, by their keys."""
         unit = Fraction(2) ** exact.UNIT_EXPONENT if self._operation[k.IS_FLOAT] else Fraction(1)
         found = {}
-        for head in self._heads[: self._state[k.USED]].tolist():
+        for head in self._heads[: self._state[g.USED]].tolist():
             fields = head[self._key :]
-            if fields[k.SUPPORT] < 0:
+            if fields[g.SUPPORT] < 0:
                 continue
-            shape = fields[k.SHAPE]
-            low, count = shape & 255, (shape >> 8) & 255
-            block = fields[k.BLOCK]
+            shape = fields[g.SHAPE]
+            low, count = shape & k.BYTE, (shape >> k.COUNT_SHIFT) & k.BYTE
+            block = fields[g.BLOCK]
             words = self._words[block : block + count + 6].tolist()
             size = sum(word << (32 * (low + i)) for i, word in enumerate(words[:count]))
             special = words[count : count + 6] if shape & k.SPECIAL else [0] * 6
             a, b, c = (special[i] | special[i + 1] << 32 for i in (0, 2, 4))
             whole = -size if shape & k.NEGATIVE else size
-            found[tuple(head[: self._key])] = Sum(fields[k.SUPPORT], whole * unit, (a, b, c))
+            found[tuple(head[: self._key])] = Sum(fields[g.SUPPORT], whole * unit, (a, b, c))
         return found
 
     def _check(self) -> None:
         """Assert that heads, hash table and blocks fit each other. Between epochs only."""
         state = self._state
-        assert not state[k.TOUCHED], "an epoch is open"
+        assert not state[g.TOUCHED], "an epoch is open"
         assert not self._limbs.any(), "limbs are left over"
-        used, width = int(state[k.USED]), self._key
+        used, width = int(state[g.USED]), self._key
         heads = self._heads[:used]
-        live = np.flatnonzero(heads[:, width + k.SUPPORT] > 0)
+        live = np.flatnonzero(heads[:, width + g.SUPPORT] > 0)
         assert len(live) == len(self), "groups are not counted"
-        assert (heads[live, width + k.NUMBER] == k.NO_NUMBER).all(), "a group is still numbered"
+        assert (heads[live, width + g.NUMBER] == g.NO_NUMBER).all(), "a group is still numbered"
         entered = np.sort(self._table[self._table != 0]) - 1
         assert np.array_equal(entered, live), "the hash table has other groups"
         key = np.arange(width)
         columns = np.ascontiguousarray(heads[live, :width].T).reshape(width, len(live))
         assert np.array_equal(self._slots(columns, key), live), "a group cannot be found"
-        free, at = set(), int(state[k.FREE_HEAD])
+        free, at = set(), int(state[g.FREE_HEAD])
         while at:
             assert at - 1 not in free, "the free groups form a circle"
             free.add(at - 1)
-            at = int(heads[at - 1, width + k.VALUE])
+            at = int(heads[at - 1, width + g.VALUE])
         assert free == set(range(used)) - set(live.tolist()), "groups are lost"
         self._check_blocks(heads[live, width:])
 
     def _check_blocks(self, fields: Array) -> None:
-        owner = np.zeros(int(self._state[k.WORDS_USED]), np.int64)
+        owner = np.zeros(int(self._state[g.WORDS_USED]), np.int64)
 
-        def claim(block: int, block_class: int) -> None:
-            size = k.LARGEST_BLOCK if block_class == k.CLASSES else 2 << block_class
+        def claim(block: int, block_size: int) -> None:
+            size = k.LARGEST_BLOCK if block_size == g.BLOCK_SIZES else 2 << block_size
             assert block + size <= len(owner), "a block is beyond the words"
             owner[block : block + size] += 1
 
         for head in fields.tolist():
-            shape = head[k.SHAPE]
-            if shape >> 20:
-                claim(head[k.BLOCK], shape >> 20)
-                count = (shape >> 8) & 255
-                limbs = self._words[head[k.BLOCK] : head[k.BLOCK] + count]
+            shape = head[g.SHAPE]
+            if shape >> k.SIZE_SHIFT:
+                claim(head[g.BLOCK], shape >> k.SIZE_SHIFT)
+                count = (shape >> k.COUNT_SHIFT) & k.BYTE
+                limbs = self._words[head[g.BLOCK] : head[g.BLOCK] + count]
                 assert not count or (limbs[0] and limbs[-1]), "a sum is not settled"
-        for block_class in range(1, k.CLASSES + 1):
-            at = int(self._state[k.FREE_BLOCK + block_class])
+        for block_size in range(1, g.BLOCK_SIZES + 1):
+            at = int(self._state[g.FREE_BLOCK + block_size])
             while at:
-                claim(at - 1, block_class)
+                claim(at - 1, block_size)
                 assert owner[at - 1] == 1, "a free block is in use"
                 at = int(self._words[at - 1])
         assert (owner == 1).all(), "words are lost, or in two blocks"

@@ -1,0 +1,176 @@
+"""The groups of an aggregate: a hash table of their keys, and what an epoch does to them.
+
+A group has a *head*, a row of numbers: its key, SUPPORT (the number of its rows), VALUE (the
+ordinal of its result), BLOCK and SHAPE (where its sum is, kernel/accumulate.py). The hash table
+has the numbers of heads, plus 1; heads that are free form a list.
+
+`note_groups` finds the groups of changed rows, and writes their heads to the log before anything is
+changed. A group that has lost its last row leaves when the epoch ends, and so does one that the
+epoch has made, if it is undone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+# Columns of a head, behind the key.
+SUPPORT, VALUE, BLOCK, SHAPE, NUMBER, FIELDS = range(6)  # NUMBER: among the groups of this call
+NO_NUMBER = -1
+
+# What is known of the arrays, beside their sizes.
+USED, FREE_HEAD, LIVE, WORDS_USED, TOUCHED, GONE, COME, FREE_BLOCK = range(8)
+BLOCK_SIZES = 5  # from FREE_BLOCK + 1 on: the free blocks of each size
+STATE = FREE_BLOCK + BLOCK_SIZES + 1
+
+# Columns of the log.
+LOG_SLOT, LOG_SUPPORT, LOG_VALUE, LOG_BLOCK, LOG_SHAPE, LOG = range(6)
+
+_MIX = -7046029254386353131
+
+
+@njit(cache=True, inline="always")
+def _hash_columns(columns, key, i, mask):
+    mixed = np.int64(0)
+    for c in range(key.shape[0]):
+        mixed = (mixed ^ columns[key[c], i]) * np.int64(_MIX)
+        mixed ^= (mixed >> 29) & ((np.int64(1) << 35) - 1)
+    return mixed & mask
+
+
+@njit(cache=True, inline="always")
+def _hash_head(heads, width, slot, mask):
+    mixed = np.int64(0)
+    for c in range(width):
+        mixed = (mixed ^ heads[slot, c]) * np.int64(_MIX)
+        mixed ^= (mixed >> 29) & ((np.int64(1) << 35) - 1)
+    return mixed & mask
+
+
+@njit(cache=True)
+def find_groups(heads, table, columns, key, n, slots):
+    """Write the slot of each group, -1 for groups that are not there."""
+    mask = table.shape[0] - 1
+    for i in range(n):
+        at = _hash_columns(columns, key, i, mask)
+        slots[i] = -1
+        while table[at] != 0:
+            slot = np.int64(table[at]) - 1
+            equal = True
+            for c in range(key.shape[0]):
+                equal = equal and heads[slot, c] == columns[key[c], i]
+            if equal:
+                slots[i] = slot
+                break
+            at = (at + 1) & mask
+
+
+@njit(cache=True)
+def note_groups(heads, table, state, columns, key, start, n, which, log, seen, lowest):
+    """Find the groups of rows, new ones are made; return how many rows are done.
+
+    It returns early when an array is full, to be called again with a larger one.
+    `which` gets the number of each row's group, by first appearance. Each group is logged once.
+    `seen`, if it is not empty, has a place for each value of a key of one column from `lowest` on:
+    what was found there is not looked up again.
+    """
+    mask = table.shape[0] - 1
+    width = key.shape[0]
+    previous = np.int64(-1)
+    is_direct = seen.shape[0] != 0
+    for i in range(start, n):
+        if is_direct:
+            number = np.int64(seen[columns[key[0], i] - lowest]) - 1
+            if number >= 0:
+                which[i] = number
+                continue
+        slot = previous
+        if slot >= 0:  # rows of a group often come together
+            for c in range(width):
+                if heads[slot, c] != columns[key[c], i]:
+                    slot = np.int64(-1)
+                    break
+        if slot < 0:
+            at = _hash_columns(columns, key, i, mask)
+            while table[at] != 0:
+                slot = np.int64(table[at]) - 1
+                for c in range(width):
+                    if heads[slot, c] != columns[key[c], i]:
+                        slot = np.int64(-1)
+                        break
+                if slot >= 0:
+                    break
+                at = (at + 1) & mask
+            if slot < 0:
+                slot = state[FREE_HEAD] - 1
+                is_full = slot < 0 and state[USED] == heads.shape[0]
+                if (
+                    is_full
+                    or 2 * (state[LIVE] + 1) > table.shape[0]
+                    or (state[TOUCHED] == log.shape[0])
+                ):
+                    return i
+                if slot >= 0:
+                    state[FREE_HEAD] = heads[slot, width + VALUE]
+                else:
+                    slot = state[USED]
+                    state[USED] += 1
+                for c in range(width):
+                    heads[slot, c] = columns[key[c], i]
+                for f in range(FIELDS):
+                    heads[slot, width + f] = 0
+                heads[slot, width + NUMBER] = NO_NUMBER
+                table[at] = slot + 1
+                state[LIVE] += 1
+        if heads[slot, width + NUMBER] == NO_NUMBER:
+            number = state[TOUCHED]
+            if number == log.shape[0]:
+                return i
+            state[TOUCHED] += 1
+            heads[slot, width + NUMBER] = number
+            log[number, LOG_SLOT] = slot
+            log[number, LOG_SUPPORT] = heads[slot, width + SUPPORT]
+            log[number, LOG_VALUE] = heads[slot, width + VALUE]
+            log[number, LOG_BLOCK] = heads[slot, width + BLOCK]
+            log[number, LOG_SHAPE] = heads[slot, width + SHAPE]
+        which[i] = heads[slot, width + NUMBER]
+        if is_direct:
+            seen[columns[key[0], i] - lowest] = which[i] + 1
+        previous = slot
+    return n
+
+
+@njit(cache=True)
+def remove_group(heads, table, state, width, slot):
+    """Take a group out of the hash table, and close the gap: later ones move up."""
+    mask = table.shape[0] - 1
+    at = _hash_head(heads, width, slot, mask)
+    while np.int64(table[at]) != slot + 1:
+        at = (at + 1) & mask
+    table[at] = 0
+    gap = at
+    at = (at + 1) & mask
+    while table[at] != 0:
+        home = _hash_head(heads, width, np.int64(table[at]) - 1, mask)
+        if ((at - home) & mask) >= ((at - gap) & mask):
+            table[gap] = table[at]
+            table[at] = 0
+            gap = at
+        at = (at + 1) & mask
+    heads[slot, width + SUPPORT] = -1
+    heads[slot, width + VALUE] = state[FREE_HEAD]
+    state[FREE_HEAD] = slot + 1
+    state[LIVE] -= 1
+
+
+@njit(cache=True)
+def enter_all(heads, used, table):
+    """Enter the groups into an empty hash table."""
+    width = heads.shape[1] - FIELDS
+    mask = table.shape[0] - 1
+    for slot in range(used):
+        if heads[slot, width + SUPPORT] >= 0:
+            at = _hash_head(heads, width, slot, mask)
+            while table[at] != 0:
+                at = (at + 1) & mask
+            table[at] = slot + 1
