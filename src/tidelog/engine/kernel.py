@@ -77,6 +77,11 @@ class KernelEngine:
             return None
         return (Elastic if layer.recursive else Counting)(self._catalog, layer)
 
+    @property
+    def strategies(self) -> list[Strategy]:
+        """What keeps the derived relations, from the lowest layer up."""
+        return [strategy for _, strategy in self._strategies]
+
     # --- the first evaluation ---
 
     def _load(self, given: Mapping[str, Iterable[Row]]) -> None:

@@ -89,7 +89,7 @@ def _never_bootstrap(database: Database) -> None:
 
     engine = database._engine
     assert isinstance(engine, KernelEngine)
-    for _, strategy in engine._strategies:
+    for strategy in engine.strategies:
         if isinstance(strategy, Elastic):
             strategy.budget = None
 
