@@ -38,17 +38,20 @@ def engine_of(db: tidelog.Database) -> KernelEngine:
 
 
 def interrupted_after(seconds: float, work: Callable[[], object]) -> bool:
-    """Do the work, with an interrupt on the way; return whether it was cut short."""
+    """Do the work, with an interrupt on the way or just behind; return whether it was cut short."""
     timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    done = False
     try:
-        work()
-        return False
+        timer.start()
+        try:
+            work()
+            done = True
+        finally:
+            timer.cancel()
+            timer.join()
     except KeyboardInterrupt:
-        return True
-    finally:
-        timer.cancel()
-        timer.join()
+        pass
+    return not done
 
 
 def is_intact(db: tidelog.Database, edges: list[tuple[int, int]], epoch: int) -> None:
