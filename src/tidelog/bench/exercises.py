@@ -80,6 +80,18 @@ EXERCISES = (
         ),
         lookups={"sides": (2**63 + 1,)},
     ),
+    # A recursion that is not linear: its levels are repaired one by one.
+    Exercise(
+        "two recursive atoms",
+        """
+        .decl edge(x: number, y: number)
+        .decl path(x: number, y: number)
+        path(x, y) :- edge(x, y).
+        path(x, z) :- path(x, y), path(y, z).
+        """,
+        {"edge": _CHAIN[:20]},
+        (({}, {"edge": [(7, 8)]}), ({"edge": [(7, 8), (3, 15)]}, {})),
+    ),
     # Runs that are large enough for a directory.
     Exercise(
         "large runs",

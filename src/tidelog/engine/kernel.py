@@ -244,7 +244,8 @@ class KernelEngine:
             new, present = relation.split(catalog.pack(name, adds))
             absent, gone = relation.split(catalog.pack(name, removes))
             relation.add(new, None, None)
-            relation.set_marks(gone, np.full(gone.shape[1], DEAD_NOW, np.int32))
+            if gone.shape[1]:
+                relation.set_marks(gone, np.full(gone.shape[1], DEAD_NOW, np.int32))
             relation.delta = Delta(new, gone)
             if present.shape[1] or absent.shape[1]:
                 ignored[name] = Ignored(

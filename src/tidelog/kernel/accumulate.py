@@ -246,6 +246,16 @@ def add_up(
 
 
 @njit(cache=True)
+def some_beyond(heads, log, state, width):
+    """Return whether a group that this epoch has touched has a sum beyond its type."""
+    for g in range(state[TOUCHED]):
+        slot = log[g, LOG_SLOT]
+        if heads[slot, width + SUPPORT] > 0 and not heads[slot, width + SHAPE] & VALID:
+            return True
+    return False
+
+
+@njit(cache=True)
 def finish(heads, table, words, state, log, undo):
     """End an epoch: keep what was written to the groups of the log, or put back what they were."""
     width = heads.shape[1] - FIELDS

@@ -29,6 +29,12 @@ _GONE = _DEAD_NOW + 1
 _DEAD = (1 << 31) - 1
 
 
+@njit(cache=True)
+def address_of(array):
+    """Return where an array begins."""
+    return array.ctypes.data
+
+
 @njit(cache=True, inline="always")
 def _is_before(table, r, words, at, rows, i):
     """Return whether the row at `at` of run `r` is before row i of `rows`."""
@@ -232,6 +238,48 @@ def bury(table, log, logged, dead):
         elif mark >= _DEAD_NOW and mark != _DEAD:
             return False
     return True
+
+
+@njit(cache=True)
+def merge_few(table, first, words, limit, into, marks, counts, has_counts):
+    """Merge the runs from `first` on, without the rows above `limit` (the dead).
+
+    Returns how many rows that gives, and the bits of all their marks. Of equal rows one is alive.
+    """
+    at = np.zeros(MOST_RUNS + 1, np.int64)
+    out, seen = 0, np.int64(0)
+    while True:
+        best = -1
+        for r in range(first, table.shape[0]):
+            mark = np.int64(0)
+            while at[r] < table[r, SIZE]:
+                mark = np.int64(0)
+                if table[r, MARKS] != 0:
+                    mark = load32(table[r, MARKS], at[r])
+                if mark <= limit:
+                    break
+                at[r] += 1
+            if at[r] == table[r, SIZE]:
+                continue
+            before = best < 0
+            if not before:
+                for w in range(words):
+                    x, y = load64(table[r, WORDS + w], at[r]), into[w, out]
+                    if x != y:
+                        before = x < y
+                        break
+            if before:
+                best = r
+                for w in range(words):
+                    into[w, out] = load64(table[r, WORDS + w], at[r])
+                marks[out] = mark
+        if best < 0:
+            return out, seen
+        if has_counts:
+            counts[out] = count_of(table, best, at[best])
+        seen |= np.int64(marks[out])
+        at[best] += 1
+        out += 1
 
 
 @njit(cache=True)

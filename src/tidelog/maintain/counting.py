@@ -119,15 +119,20 @@ class Counting:
             return relation.no_delta()
         found = relation.find(change.rows)
         counts = found.counts + change.sums
-        assert counts.min() >= 0, f"negative counts in {relation.name}"
+        least = int(counts.min())
+        assert least >= 0, f"negative counts in {relation.name}"
         present = found.present
+        there = int(np.count_nonzero(present))
         deleted = inserted = relation.no_rows()
-        if present.any():
+        if there:
             relation.set_counts(found, counts)
-            gone = present & (counts == 0)
-            deleted = _columns(change.rows, gone)
-            relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
-        if not present.all():
+            if least == 0:
+                deleted = _columns(change.rows, present & (counts == 0))
+                relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+        if there == 0 and least > 0:
+            inserted = change.rows
+            relation.add(inserted, None, counts)
+        elif there < len(present):
             new = ~present & (counts > 0)
             inserted = _columns(change.rows, new)
             relation.add(inserted, None, counts[new])

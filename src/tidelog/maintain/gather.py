@@ -43,7 +43,7 @@ class Tally:
     def nonzero(self) -> Tally:
         """Return the rows whose weights do not cancel out."""
         keep = self.sums != 0
-        if keep.all():
+        if np.count_nonzero(keep) == len(keep):
             return self
         out = Tally(self.rows.shape[0])
         out.rows, out.sums = np.ascontiguousarray(self.rows[:, keep]), self.sums[keep]

@@ -163,7 +163,9 @@ class Accumulators:
 
         It costs nothing to ask where no sum can be.
         """
-        if self._operation[k.OPERATION] != k.WHOLE_SUM:
+        if self._operation[k.OPERATION] != k.WHOLE_SUM or not k.some_beyond(
+            self._heads, self._log, self._state, self._key
+        ):
             return np.empty((self._key, 0), np.int64)
         heads = self._heads[self._log[: self._state[g.TOUCHED], g.LOG_SLOT]]
         fields = heads[:, self._key :]

@@ -17,11 +17,12 @@ from tidelog.kernel import rows as kernel
 from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD
 from tidelog.store.layout import Layout
-from tidelog.store.merging import Merge, merge, merge_few, nothing_like, without_dead
+from tidelog.store.merging import Merge, merge, nothing_like, without_dead
 from tidelog.store.run import (
     ALIVE,
     GONE,
     KNOWN,
+    NO_COUNTS,
     Counts,
     Marks,
     Run,
@@ -34,6 +35,7 @@ from tidelog.store.run import (
 SMALL = 512
 _GROWTH = 8  # a run is merged into the next one when it is no longer this much smaller
 MOST_RUNS = 5
+_NO_TABLE = np.empty((0, t.WORDS), np.int64)
 _DEAD_SHARE = 4  # a run is rewritten when one row in this many is dead
 STEP = 1 << 16  # so many rows are merged at a commit, and a multiple of the rows it brings
 _STEPS_PER_ROW = 16
@@ -75,8 +77,8 @@ class Index:
         self.marks_log = _Log()
         self.counts_log = _Log()
         self.merges: list[Merge] = []
-        self._table: NDArray[np.int64] | None = None
-        self._described: list[Run] = []
+        self._table: NDArray[np.int64] = _NO_TABLE
+        self._described: list[NDArray[np.int64] | None] = []
 
     # --- rows of other orders ---
 
@@ -116,13 +118,15 @@ class Index:
     def table(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the runs, the tail last."""
         runs = self.all_runs()
-        if self._table is None or self._described != runs:
-            table = np.empty((len(runs), t.WORDS + self.layout.words), np.int64)
-            for number, run in enumerate(runs):
-                run.need_directory()
-                table[number] = run.describe()
-            self._table, self._described = table, list(runs)
-        return self._table
+        n, described = len(runs), self._described
+        if len(described) < n:
+            self._table = np.empty((n + 2, t.WORDS + self.layout.words), np.int64)
+            described = self._described = [None] * (n + 2)
+        for number, run in enumerate(runs):
+            row = run.describe()
+            if row is not described[number]:  # as a rule only the tail is new
+                self._table[number] = described[number] = row
+        return self._table[:n]
 
     def old_table(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the runs without the tail."""
@@ -131,7 +135,7 @@ class Index:
 
     def forget_table(self) -> None:
         """Have the runs described anew: their arrays have changed places."""
-        self._table = None
+        self._described = []
 
     @property
     def nbytes(self) -> int:
@@ -158,7 +162,6 @@ class Index:
         for run in self.all_runs():
             if run.marks is None:
                 run.need_marks()
-                self._table = None
         tail = -1 if self.tail is None else len(self.runs)
         n = rows.shape[1]
         log = self.marks_log
@@ -181,7 +184,6 @@ class Index:
         for run in self.all_runs():
             if run.counts is not None and run.counts.dtype == np.int32:
                 run.counts = run.counts.astype(np.int64)
-        self._table = None
 
     # --- the end of an epoch ---
 
@@ -282,7 +284,24 @@ class Index:
                 break
             first -= 1
         if len(self.runs) - first > 1:
-            self.runs[first:] = [merge_few(self.runs[first:])]
+            self.runs[first:] = [self._merged(first)]
+
+    def _merged(self, first: int) -> Run:
+        """Return the rows that are alive in the runs from `first` on."""
+        merged = self.runs[first:]
+        n = sum(map(len, merged))
+        words, marks = np.empty((self.layout.words, n), np.int64), np.empty(n, np.int32)
+        counted = merged[0].counts is not None
+        wide = any(run.counts is not None and run.counts.dtype == np.int64 for run in merged)
+        counts: Counts = NO_COUNTS
+        if counted:
+            counts = np.empty(n, np.int64) if wide else np.empty(n, np.int32)
+        kept, seen = t.merge_few(
+            self.table(), first, self.layout.words, ALIVE, words, marks, counts, counted
+        )
+        return Run(
+            words[:, :kept], marks[:kept] if seen else None, counts[:kept] if counted else None
+        )
 
     def _start_merge(self, rows: int) -> bool:
         """Merge two runs that are close in size, or begin to; return False if there are none."""
@@ -322,6 +341,6 @@ class Index:
         assert len(self.runs) <= MOST_RUNS, "too many runs"
         for under_way in self.merges:
             assert under_way.a in self.runs, "a run that is merged is not here"
-        table = self.table()
-        self._table = None
+        table = self.table().copy()
+        self.forget_table()
         assert np.array_equal(table, self.table()), "the table is out of date"

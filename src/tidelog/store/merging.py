@@ -7,23 +7,12 @@ to date at the end. Dead rows are left behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.join import DEAD
-from tidelog.store.run import (
-    ALIVE,
-    NO_COUNTS,
-    NO_MARKS,
-    Counts,
-    Marks,
-    Run,
-    Words,
-    sorted_order,
-)
+from tidelog.store.run import ALIVE, NO_COUNTS, NO_MARKS, Counts, Marks, Run, Words
 
 _EVERYTHING = (1 << 63) - 1
 
@@ -122,28 +111,6 @@ def merge(a: Run, b: Run, limit: int = ALIVE) -> Run:
     merged = Merge(a, b, limit).advance(_EVERYTHING)
     assert merged is not None
     return merged
-
-
-def merge_few(runs: Sequence[Run]) -> Run:
-    """Return the rows of runs that are alive, for runs with few rows: sorting them is quickest."""
-    words = np.concatenate([run.words for run in runs], axis=1)
-    marks: Marks | None = None
-    if any(run.marks is not None for run in runs):
-        marks = np.concatenate(
-            [np.zeros(len(run), np.int32) if run.marks is None else run.marks for run in runs]
-        )
-    counts: Counts | None = None
-    if runs[0].counts is not None:
-        counts = np.concatenate([run.counts for run in runs if run.counts is not None])
-    order = sorted_order(words)
-    if marks is not None:
-        order = order[marks[order] <= ALIVE]
-        marks = marks[order]
-        if not marks.any():
-            marks = None  # all at level 0 again
-    return Run(
-        np.ascontiguousarray(words[:, order]), marks, None if counts is None else counts[order]
-    )
 
 
 def without_dead(run: Run) -> Run:

@@ -296,9 +296,10 @@ class StoredRelation:
         if rows.shape[1] == 0:
             return rows, rows
         present = self.find(rows).present
-        if present.all():
+        there = int(np.count_nonzero(present))
+        if there == len(present):
             return self.no_rows(), rows
-        if not present.any():
+        if there == 0:
             return rows, self.no_rows()
         return np.ascontiguousarray(rows[:, ~present]), np.ascontiguousarray(rows[:, present])
 
