@@ -23,7 +23,7 @@ STALE := stale
 endif
 endif
 
-.PHONY: help setup run test test-long lint types bench docs clean stale
+.PHONY: help setup run test test-long test-faults lint types bench docs clean stale
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -70,6 +70,10 @@ test: setup ## run the tests
 
 test-long: setup ## compare the kernel with the reference on ten times as many random programs
 	TIDELOG_PROGRAMS=5000 $(PY) -m pytest tests/maintain/test_against_reference.py $(ARGS)
+
+test-faults: setup ## kill writers 1000 times, turn 10000 bits, let every call fail: an hour
+	TIDELOG_KILLS=1000 TIDELOG_FLIPS=10000 TIDELOG_FAULTS_EVERY=1 TIDELOG_DURABLE_PROGRAMS=400 \
+	    $(PY) -m pytest tests/faults tests/durable $(ARGS)
 
 lint: setup ## check style and formatting
 	$(PY) -m ruff check .

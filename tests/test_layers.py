@@ -22,6 +22,7 @@ ORDER = (
     "plan",
     "kernel",
     "store",
+    "durable",
     "maintain",
     "engine",
     "spark",

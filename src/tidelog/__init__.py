@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.engine.database import Database as Database
+    from tidelog.engine.history import Past as Past
+    from tidelog.engine.reader import DatabaseReader as DatabaseReader
+    from tidelog.engine.reader import open_reader as open_reader
     from tidelog.engine.register import aggregate as aggregate
     from tidelog.engine.register import forget_aggregate as forget_aggregate
     from tidelog.engine.report import EpochReport as EpochReport
     from tidelog.engine.report import LayerReport as LayerReport
+    from tidelog.engine.state_report import Opened as Opened
+    from tidelog.engine.state_report import StateReport as StateReport
     from tidelog.engine.transaction import Transaction as Transaction
     from tidelog.engine.view import Change as Change
     from tidelog.engine.view import View as View
@@ -22,7 +27,9 @@ if TYPE_CHECKING:
     from tidelog.errors import EvaluationError as EvaluationError
     from tidelog.errors import FactsError as FactsError
     from tidelog.errors import FunctionalConflict as FunctionalConflict
+    from tidelog.errors import LimitError as LimitError
     from tidelog.errors import ProgramError as ProgramError
+    from tidelog.errors import StateError as StateError
     from tidelog.errors import TidelogError as TidelogError
     from tidelog.errors import UsageError as UsageError
     from tidelog.logic.program import Program as Program
@@ -38,7 +45,12 @@ _WHERE = {
     "Transaction": "tidelog.engine.transaction",
     "View": "tidelog.engine.view",
     "Change": "tidelog.engine.view",
+    "DatabaseReader": "tidelog.engine.reader",
     "EpochReport": "tidelog.engine.report",
+    "Opened": "tidelog.engine.state_report",
+    "Past": "tidelog.engine.history",
+    "StateReport": "tidelog.engine.state_report",
+    "open_reader": "tidelog.engine.reader",
     "LayerReport": "tidelog.engine.report",
     "Progress": "tidelog.maintain.progress",
     "Program": "tidelog.logic.program",
@@ -52,7 +64,9 @@ _WHERE = {
             "EvaluationError",
             "FactsError",
             "FunctionalConflict",
+            "LimitError",
             "ProgramError",
+            "StateError",
             "TidelogError",
             "UsageError",
         ),

@@ -6,6 +6,8 @@
     │   ├── FactsError          ... in a file: file, line, column, reason
     │   ├── EvaluationError     ... found while a rule was evaluated: overflow, division by zero
     │   └── FunctionalConflict  ... two values for one key of a functional relation
+    ├── LimitError              an epoch went over the limit of memory, time or levels
+    ├── StateError              the files of a durable database are damaged, in use, or not writable
     └── UsageError              the API or the command line was used in a way that cannot work
 
 The message of each says what is wrong, where, and the likely fix. Nothing is changed or written
@@ -97,6 +99,14 @@ class EvaluationError(DataError):
 
 class FunctionalConflict(DataError):
     """Two values for one key of a functional relation, with the derivation of each."""
+
+
+class LimitError(TidelogError):
+    """An epoch went over a limit of its database; nothing was changed."""
+
+
+class StateError(TidelogError):
+    """The files of a durable database cannot be used: damaged, in use, unknown or not writable."""
 
 
 class UsageError(TidelogError):

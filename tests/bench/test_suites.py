@@ -32,6 +32,14 @@ def test_our_cases_measure(suite: str, case: str, what: str) -> None:
     assert 0 < median.seconds <= p99.seconds
 
 
+def test_a_durable_database_is_measured() -> None:
+    suite = SUITES["durable"]
+    figures = {figure.what: figure for case in suite.cases for figure in case.measure(SMALL)}
+    assert figures["open"].rows == figures["bootstrap"].rows == 97_993
+    assert "MB mapped" in figures["open"].note
+    assert len([f for f in figures.values() if f.what.endswith("median")]) == 3
+
+
 def test_peers_compute_the_same() -> None:
     ours = next(SUITES["closure"].case("tidelog on large graph").measure(SMALL))
     (peer,) = SUITES["closure"].case("duckdb on large graph").measure(SMALL)

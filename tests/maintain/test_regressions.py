@@ -10,7 +10,7 @@ import pytest
 from tests.generators.programs import Epoch, RandomCase
 from tests.maintain.comparing import Comparison, abandon_at_once
 from tidelog.engine.kernel import KernelEngine
-from tidelog.errors import EvaluationError
+from tidelog.errors import EvaluationError, FunctionalConflict
 from tidelog.logic.program import Program
 
 Facts = Mapping[str, set[tuple[Any, ...]]]
@@ -109,3 +109,23 @@ def test_an_abandoned_update_tells_where_two_values_come_from(
     facts = {"a": frozenset({("d", "c")})}
     epoch: Epoch = {"b": ([("d",)], [])}
     Comparison(abandon_at_once).check(RandomCase(0, (), (), facts, (epoch,), (text,)))
+
+
+def test_a_conflict_within_a_recursion_that_is_bootstrapped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a value comes from was looked for in rows that the epoch did not show yet."""
+    program = Program.parse("""
+        .decl a(x: symbol, y: symbol)
+        .decl b(x: symbol)
+        .decl f[x: symbol]: number
+        f[y] = 4 :- b(x), a(x, y).
+        b(x) :- f(x, n).
+        f[y] = 0 :- a(x, y).
+    """)
+    monkeypatch.setattr("tidelog.maintain.switch.LEAST_SECONDS", 0.0)
+    kernel = KernelEngine(program, {})
+    abandon_at_once(kernel)
+    with pytest.raises(FunctionalConflict, match="has two values"):
+        kernel.apply({"a": {("c", "c")}, "b": {("c",)}}, {})
+    assert kernel.rows("f") == frozenset()

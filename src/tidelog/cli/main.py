@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli import state
 from tidelog.errors import TidelogError, UsageError
 
 app = typer.Typer(
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(state.app, name="state")
 
 
 class EngineName(StrEnum):

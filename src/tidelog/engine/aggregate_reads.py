@@ -9,13 +9,14 @@ What is no interval is computed from the rows (engine/questions.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 from tidelog.engine.questions import Question, exact_sum
-from tidelog.maintain.catalog import Catalog
 from tidelog.plan.externals import UNORDERED
 from tidelog.reference.aggregates import exact_ratio
+from tidelog.store.codec import Codec
 from tidelog.store.intervals import Summary, summary
 from tidelog.store.lookup import key
 from tidelog.store.relation import StoredRelation
@@ -23,7 +24,7 @@ from tidelog.store.scan_operations import Count, ExactSum, Extreme
 from tidelog.store.scan_tree import NOTHING, Scan
 from tidelog.store.value_tree import key_part, value_tree
 from tidelog.values.order import sort_key
-from tidelog.values.types import Kind
+from tidelog.values.types import Kind, Type
 
 _SIGN = 1 << 63
 
@@ -31,10 +32,8 @@ _SIGN = 1 << 63
 class TreeAnswers:
     """Answers questions about one stored relation by its scan trees."""
 
-    def __init__(self, catalog: Catalog, relation: str) -> None:
-        self._codec = catalog.codec
-        self._types = catalog.types(relation)
-        self._stored: StoredRelation = catalog.relations[relation]
+    def __init__(self, codec: Codec, types: Sequence[Type], stored: StoredRelation) -> None:
+        self._codec, self._types, self._stored = codec, types, stored
 
     def answer(self, question: Question) -> Any:
         """Return the answer in O(log n), the first one to build trees aside."""

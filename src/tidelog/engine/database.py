@@ -19,15 +19,26 @@ from tidelog.engine.oracle import ReferenceEngine
 from tidelog.engine.protocol import Effects, Engine
 from tidelog.engine.reads import Reader
 from tidelog.engine.report import EpochReport
+from tidelog.engine.settings import Settings
 from tidelog.engine.transaction import Transaction
 from tidelog.engine.view import View
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.io.tabular import RowReader
 from tidelog.logic.program import Program, Relation
 from tidelog.maintain.interrupts import Interrupts
+from tidelog.maintain.limits import Limits, size_in_bytes
 from tidelog.values.types import Row
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.durable.files import Files
+    from tidelog.engine.history import Past
+    from tidelog.engine.keeper import Keeper
+    from tidelog.engine.kernel import KernelEngine
+    from tidelog.engine.reader import DatabaseReader
+    from tidelog.engine.state_report import Opened, StateReport
+    from tidelog.engine.view import Change
     from tidelog.maintain.progress import Progress
 
 T = TypeVar("T")
@@ -42,6 +53,13 @@ class Database:
     follows the changes, or "reference", which evaluates the program anew in every epoch.
     `progress` is called with a `Progress` a few times a second while the kernel is at work; what it
     raises ends the transaction.
+
+    With a `path` the database is durable: it is kept in the files of that folder, and opened from
+    them again. `durability` says when a commit returns (engine/settings.py), `retain_epochs` and
+    `retain_seconds` how far `at` and `changes` can look back, `on_program_change` what happens to
+    files of another program: "refuse" or "rebuild". `memory_limit` (such as "2GB", of the whole
+    process), `time_limit` (seconds) and `level_limit` (of a recursion) end an epoch with a
+    LimitError.
     """
 
     def __init__(
@@ -51,15 +69,49 @@ class Database:
         facts: Mapping[str, Any] | None = None,
         engine: str = "kernel",
         progress: Callable[[Progress], object] | None = None,
+        path: str | Path | None = None,
+        durability: str = "commit",
+        sync_seconds: float = 0.1,
+        retain_epochs: int = 100,
+        retain_seconds: float = 0.0,
+        on_program_change: str = "refuse",
+        verify: bool = True,
+        memory_limit: int | str | None = None,
+        time_limit: float | None = None,
+        level_limit: int | None = None,
         _expects_updates: bool = True,
+        _files: Files | None = None,
+        _settings: Mapping[str, int] | None = None,
+        _first_epoch: int = 0,
     ) -> None:
         self._program = _program(program)
         self._row_readers: dict[str, RowReader] = {}
         given = {name: self._row_reader(name).rows(rows) for name, rows in (facts or {}).items()}
-        self._engine = _engine(engine, self._program, given, progress, _expects_updates)
-        self._epoch = 0
+        limits = Limits(size_in_bytes(memory_limit), time_limit, level_limit)
+        settings = Settings(
+            durability, sync_seconds, retain_epochs, retain_seconds, on_program_change, verify,
+            **(_settings or {}),
+        )  # fmt: skip
+        make = partial(_engine, engine, self._program, progress, _expects_updates, limits)
+        self._engine: Engine
+        self._keeper: Keeper | None = None
+        if path is None and _files is None:
+            self._engine = make(given)
+        else:
+            from tidelog.durable.files import Files
+            from tidelog.engine.opening import open_state
+
+            if engine != "kernel":
+                raise UsageError("a durable database needs the kernel")
+            files = Files(str(path)) if _files is None else _files
+            self._engine, self._keeper = open_state(
+                files, settings, self._program, given, make, _first_epoch
+            )
+        self._epoch = 0 if self._keeper is None else self._keeper.epoch
         self._current: Transaction | None = None
-        self._lock = threading.Lock()
+        self._owner = 0
+        self._waits = self._keeper is not None and durability == "group"
+        self._lock = threading.Condition()
         self._reading = threading.RLock()
         self._committing = False
 
@@ -122,6 +174,69 @@ class Database:
         details = self._engine.details()
         return explain(self._program, self._engine.name, view, details, plans=plans)
 
+    # --- durable databases ---
+
+    @staticmethod
+    def reader(path: str | Path, *, verify: bool = True) -> DatabaseReader:
+        """Return the views of the durable database in a folder, for reading beside its writer."""
+        from tidelog.engine.reader import DatabaseReader
+
+        return DatabaseReader(path, verify=verify)
+
+    @property
+    def opened(self) -> Opened | None:
+        """How the database came to its state: what was mapped, replayed or rebuilt."""
+        return None if self._keeper is None else self._keeper.opened
+
+    @property
+    def state(self) -> StateReport | None:
+        """What the files of the database hold; None for one that is in memory only."""
+        return None if self._keeper is None else self._keeper.report()
+
+    def at(self, epoch: int) -> Past:
+        """Return the database as it was at an epoch, for reading, while that is retained."""
+        from tidelog.engine.history import Past, check_retained
+        from tidelog.engine.kernel import KernelEngine
+
+        keeper = self._durable()
+        check_retained(epoch, keeper.oldest_epoch, self._epoch)
+        assert isinstance(self._engine, KernelEngine)
+        return Past(epoch, self._program, self._engine._catalog, keeper.records, self._reading)
+
+    def changes(self, view: str, since: int) -> Iterator[tuple[int, Change]]:
+        """Return (epoch, change) for each epoch after `since` that changed a view, in order."""
+        from tidelog.engine.history import changes_since, check_retained
+        from tidelog.engine.kernel import KernelEngine
+
+        self.relation(view)
+        keeper = self._durable()
+        check_retained(since, keeper.oldest_epoch, self._epoch)
+        assert isinstance(self._engine, KernelEngine)
+        codec = self._engine._catalog.codec
+        return changes_since(view, self._program, codec, keeper.records(since))
+
+    def snapshot(self) -> None:
+        """Write a snapshot now, so that opening has nothing to replay."""
+        keeper = self._durable()
+        with self._reading:
+            keeper.snapshot()
+
+    def close(self) -> None:
+        """Have everything on the disk, and let others write. A closed database can be read."""
+        if self._keeper is not None:
+            self._keeper.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _durable(self) -> Keeper:
+        if self._keeper is None:
+            raise UsageError("this database is in memory only; a durable one has a `path`")
+        return self._keeper
+
     def _row_reader(self, name: str) -> RowReader:
         """Return what takes rows for a relation; raise UsageError if there is none."""
         found = self._row_readers.get(name)
@@ -138,13 +253,23 @@ class Database:
 
     def _begin(self, transaction: Transaction) -> None:
         with self._lock:
-            if self._current is not None:
-                raise UsageError("another transaction is open; a database has one writer at a time")
-            self._current = transaction
+            while self._current is not None:
+                if not self._waits or self._owner == threading.get_ident():
+                    raise UsageError(
+                        "another transaction is open; a database has one writer at a time"
+                    )
+                self._lock.wait()
+            self._current, self._owner = transaction, threading.get_ident()
 
     def _end(self, transaction: Transaction) -> None:
         with self._lock:
             self._current = None
+            self._lock.notify()
+
+    def _wait_until_durable(self, epoch: int) -> None:
+        """Return when an epoch is on the disk, if commits of several threads share the wait."""
+        if self._waits and self._keeper is not None:
+            self._keeper.make_durable(epoch)
 
     def _commit(
         self,
@@ -158,8 +283,14 @@ class Database:
             try:
                 effects = self._engine.apply(inserted, deleted, interrupts)
                 self._epoch += 1
+            except BaseException as error:
+                if self._keeper is not None and self._keeper.epoch != self._epoch:
+                    self._keeper.lost(error)
+                raise
             finally:
                 self._committing = False
+        if self._keeper is not None:
+            self._keeper.committed()
         return effects
 
     # --- called by View ---
@@ -174,16 +305,21 @@ class Database:
 def _engine(
     name: str,
     program: Program,
-    given: Mapping[str, list[Row]],
     progress: Callable[[Progress], object] | None,
     expects_updates: bool,
-) -> Engine:
+    limits: Limits,
+    given: Mapping[str, list[Row]],
+    restore: Callable[[KernelEngine], None] | None = None,
+) -> Any:
     if name == "reference":
         return ReferenceEngine(program, given)
     if name == "kernel":
         from tidelog.engine.kernel import KernelEngine
 
-        return KernelEngine(program, given, progress, expects_updates=expects_updates)
+        return KernelEngine(
+            program, given, progress, expects_updates=expects_updates, limits=limits or None,
+            restore=restore,
+        )  # fmt: skip
     raise UsageError(f"there is no engine `{name}`; there are reference and kernel")
 
 

@@ -24,6 +24,7 @@ from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.maintain.joins import DomainOverflow
+from tidelog.maintain.limits import Limits
 from tidelog.maintain.progress import Meter, Progress
 from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower
@@ -48,12 +49,20 @@ class KernelEngine:
         progress: Callable[[Progress], object] | None = None,
         *,
         expects_updates: bool = True,
+        limits: Limits | None = None,
+        restore: Callable[[KernelEngine], None] | None = None,
     ) -> None:
+        """Evaluate the program on given rows; or have `restore` put everything in its place."""
         self._program = program
         self._expects_updates = expects_updates
+        self.journal: Callable[[Mapping[str, set[Row]]], None] | None = None
+        """Called when an epoch is computed and not yet kept; what it raises undoes the epoch.
+
+        It gets the given rows that the program states as well; the rest is in the catalogue.
+        """
         functional = frozenset(r.name for r in program.relations.values() if r.functional)
         self._catalog = Catalog(lower(program), Codec(program.records), functional)
-        self._catalog.meter = Meter(progress)
+        self._catalog.meter = Meter(progress, limits)
         self._facts: dict[str, set[Row]] = {}
         for fact in program.facts:
             self._facts.setdefault(fact.relation, set()).add(fact.row)
@@ -66,7 +75,10 @@ class KernelEngine:
         ]
         self._functional = FunctionalCheck(program, self._catalog)
         self.last_epoch = EpochReport(0, 0.0, 0, 0, ())
-        self._load(given)
+        if restore is None:
+            self._load(given)
+        else:
+            restore(self)
 
     def _strategy(self, layer: Layer) -> Strategy | None:
         if layer.recompute is not None:
@@ -87,6 +99,7 @@ class KernelEngine:
     def _load(self, given: Mapping[str, Iterable[Row]]) -> None:
         start = time.perf_counter()
         catalog = self._catalog
+        catalog.meter.start()
         encoded = {}
         for name in self._program.relations:
             rows = given.get(name, ())
@@ -188,6 +201,34 @@ class KernelEngine:
                 adds, removes = adds - stated, removes - stated
             encoded[name] = (catalog.encode(name, adds), catalog.encode(name, removes))
             interrupts.check()
+        unchanged, layers, effects = self._keep(encoded, given_facts)
+        for name, more in unchanged.items():
+            held = ignored.get(name, Ignored())
+            ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
+        self.last_epoch = EpochReport(
+            self.last_epoch.epoch + 1,
+            time.perf_counter() - start,
+            sum(map(len, inserted.values())) - sum(len(i.inserted) for i in ignored.values()),
+            sum(map(len, deleted.values())) - sum(len(i.deleted) for i in ignored.values()),
+            layers,
+        )
+        return Effects(effects, {name: rows for name, rows in ignored.items() if rows})
+
+    def replay(
+        self, encoded: Mapping[str, tuple[Array, Array]], given_facts: dict[str, set[Row]]
+    ) -> None:
+        """Commit given rows that come and go, as columns of ordinals: what a log remembers."""
+        meter = self._catalog.meter
+        with Interrupts() as interrupts, meter.unlimited():
+            meter.interrupts = interrupts
+            self._keep(encoded, given_facts)
+
+    def _keep(
+        self, encoded: Mapping[str, tuple[Array, Array]], given_facts: dict[str, set[Row]]
+    ) -> tuple[dict[str, Ignored], tuple[LayerReport, ...], dict[str, NetChange]]:
+        """Compute an epoch and commit it; return what it ignored, what was done, what changed."""
+        catalog = self._catalog
+        catalog.meter.start()
         if not all(catalog.fits(n, o) for n, both in encoded.items() for o in both if o.size):
             for name, both in encoded.items():
                 for ordinals in both:
@@ -199,6 +240,8 @@ class KernelEngine:
                 layers = self._run_layers()
                 self._functional.check(new_only=True)
                 effects = self._effects()
+                if self.journal is not None:
+                    self.journal(given_facts)
             except DomainOverflow as overflow:
                 self._abort()
                 overflow.domain.widen(overflow.ordinal, overflow.ordinal)
@@ -219,17 +262,7 @@ class KernelEngine:
                 relation.commit()
                 catalog.note_size(relation)
         self._given_facts = given_facts
-        for name, more in unchanged.items():
-            held = ignored.get(name, Ignored())
-            ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
-        self.last_epoch = EpochReport(
-            self.last_epoch.epoch + 1,
-            time.perf_counter() - start,
-            sum(map(len, inserted.values())) - sum(len(i.inserted) for i in ignored.values()),
-            sum(map(len, deleted.values())) - sum(len(i.deleted) for i in ignored.values()),
-            layers,
-        )
-        return Effects(effects, {name: rows for name, rows in ignored.items() if rows})
+        return unchanged, layers, effects
 
     def _abort(self) -> None:
         for relation in self._catalog.everything():

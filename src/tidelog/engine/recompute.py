@@ -80,6 +80,9 @@ class Recompute:
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back nothing."""
 
+    def restored(self) -> None:
+        """Build what is not stored: nothing."""
+
     def _evaluate(self) -> dict[str, Words]:
         catalog = self._catalog
         facts: dict[str, list[Row]] = {}

@@ -9,7 +9,7 @@ be found out from the values themselves, each looked at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from tidelog.engine.aggregate_reads import TreeAnswers
 from tidelog.engine.questions import Question, from_rows
 from tidelog.io.tabular import arrow_schema, to_arrow
 from tidelog.logic.program import Relation
-from tidelog.maintain.catalog import Catalog
 from tidelog.plan.externals import UNORDERED
+from tidelog.store.codec import Codec
 from tidelog.store.lookup import Slice, between, key
+from tidelog.store.relation import StoredRelation
 from tidelog.values.order import sort_key
 from tidelog.values.types import Row, Type
 
@@ -33,11 +34,22 @@ _ROWS_AT_ONCE = 1 << 13
 _ARROW_ROWS_AT_ONCE = 1 << 20
 
 
+class Contents(Protocol):
+    """Stored relations and their dictionaries: a catalogue, or a part of one."""
+
+    @property
+    def codec(self) -> Codec:
+        """The dictionaries."""
+
+    @property
+    def relations(self) -> Mapping[str, StoredRelation]:
+        """The relations by name."""
+
+
 class StoredReader:
     """The committed rows of a stored relation."""
 
-    def __init__(self, catalog: Catalog, relation: Relation) -> None:
-        self._catalog = catalog
+    def __init__(self, catalog: Contents, relation: Relation) -> None:
         self._codec = catalog.codec
         self._relation = relation
         self._types = [column.type for column in relation.columns]
@@ -105,7 +117,7 @@ class StoredReader:
     def aggregate(self, question: Question) -> Any:
         """Return an aggregate over some of the rows: O(log n), if they are an interval."""
         if len(question.between) <= 1:
-            return TreeAnswers(self._catalog, self._relation.name).answer(question)
+            return TreeAnswers(self._codec, self._types, self._stored).answer(question)
         rows = self.where(question.equal)
         return from_rows(rows, question, self._types, self._codec.records)
 

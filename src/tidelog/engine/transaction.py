@@ -11,7 +11,8 @@ from tidelog.engine.protocol import Ignored, NetChange
 from tidelog.engine.reads import Reader, SetReader
 from tidelog.engine.view import Change, Rows
 from tidelog.errors import UsageError
-from tidelog.logic.program import Program
+from tidelog.io.tabular import Records
+from tidelog.logic.program import Program, Relation
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.values.types import Row
 
@@ -71,14 +72,18 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         self._open = False
+        epoch = 0
         try:
             if kind is None:
                 with Interrupts() as interrupts:
                     effects = self._database._commit(*self._requested(), interrupts)
+                    epoch = self._database.epoch
                     self._changes = _Changes(self._database.program, effects.changes)
                     self._ignored = effects.ignored
         finally:
             self._database._end(self)
+        if epoch:
+            self._database._wait_until_durable(epoch)
 
     def _requested(self) -> tuple[dict[str, set[Row]], dict[str, set[Row]]]:
         """Return what to insert and what to delete, without the rows that are in both."""
@@ -114,15 +119,8 @@ class _Changes(Mapping[str, Change]):
         self._effects = effects
 
     def __getitem__(self, name: str) -> Change:
-        relation = self._program.relations[name]
         net = self._effects.get(name, NetChange())
-        records = self._program.records
-        return Change(
-            *(
-                Rows(relation, records, partial(_ask, SetReader(rows, relation, records)))
-                for rows in (net.inserted, net.deleted)
-            )
-        )
+        return changes_of(self._program.relations[name], self._program.records, net)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._program.relations)
@@ -132,6 +130,16 @@ class _Changes(Mapping[str, Change]):
 
     def __repr__(self) -> str:
         return repr({name: self[name] for name, net in self._effects.items() if net})
+
+
+def changes_of(relation: Relation, records: Records, net: NetChange) -> Change:
+    """Return the net change of a relation, to be read."""
+    return Change(
+        *(
+            Rows(relation, records, partial(_ask, SetReader(rows, relation, records)))
+            for rows in (net.inserted, net.deleted)
+        )
+    )
 
 
 def _ask(reader: Reader, question: Callable[[Reader], T]) -> T:

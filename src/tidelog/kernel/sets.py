@@ -283,10 +283,10 @@ def list_sets(nodes, roots, out):
 
 
 @njit(cache=True)
-def enter_nodes(nodes, count, slots):
-    """Enter all nodes into empty slots."""
+def enter_nodes(nodes, first, stop, slots):
+    """Enter nodes into the slots, which do not have them yet."""
     mask = slots.shape[0] - 1
-    for node in range(1, count):
+    for node in range(first, stop):
         at = _home(nodes[node, KEY], nodes[node, LEFT], nodes[node, RIGHT], mask)
         while slots[at] != 0:
             at = (at + 1) & mask

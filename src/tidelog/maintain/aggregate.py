@@ -182,6 +182,9 @@ class Aggregate:
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back nothing."""
 
+    def restored(self) -> None:
+        """Build what is not stored: nothing."""
+
     def _touched_groups(self) -> Array:
         """Return the groups to aggregate again: what the source's change touches.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -91,13 +91,12 @@ class Catalog:
                 yield self.given[name]
 
     def shown(self, layer: Layer) -> frozenset[str]:
-        """Return the relations of a layer that others read within the same epoch.
-
-        What derives a row that is checked may have to be told, so that is read as well.
-        """
+        """Return the relations of a layer that others read within the same epoch."""
+        if self.checked.intersection(layer.relations):
+            return frozenset(layer.relations)  # a conflict is traced back through all of them
         read: set[str] = set(self.checked)
         for other in self.lowered.layers:
-            if other is not layer or read.intersection(layer.relations):
+            if other is not layer:
                 read.update(atom.relation for rule in other.rules for atom in rule.atoms)
                 if other.aggregation is not None:
                     read.update((other.aggregation.source, other.aggregation.wanted or ""))
@@ -138,13 +137,13 @@ class Catalog:
         """Return whether the domains of a relation have room for ordinals."""
         return all(
             domain.covers(low, high)
-            for low, high, domain in _extremes(ordinals, self._domains[name])
+            for low, high, domain in extremes(ordinals, self._domains[name])
         )
 
     def fit(self, name: str, ordinals: NDArray[np.int64]) -> bool:
         """Widen the domains of a relation for new ordinals; return whether any has changed."""
         changed = False
-        for low, high, domain in _extremes(ordinals, self._domains[name]):
+        for low, high, domain in extremes(ordinals, self._domains[name]):
             changed |= domain.widen(low, high)
         return changed
 
@@ -181,8 +180,8 @@ class Catalog:
         return found
 
 
-def _extremes(
-    ordinals: NDArray[np.int64], domains: tuple[Domain, ...]
+def extremes(
+    ordinals: NDArray[np.int64], domains: Sequence[Domain]
 ) -> Iterator[tuple[int, int, Domain]]:
     """Yield the smallest and the largest ordinal of each column, with its domain."""
     n = ordinals.shape[1]

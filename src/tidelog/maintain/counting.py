@@ -113,6 +113,9 @@ class Counting:
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back nothing."""
 
+    def restored(self) -> None:
+        """Build what is not stored: nothing."""
+
     def _apply(self, change: Tally) -> Delta:
         relation = self._relation
         if not len(change):

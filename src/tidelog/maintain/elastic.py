@@ -118,6 +118,9 @@ class Elastic:
         """Take back what `memory` returned."""
         self._switch.remember(memory)
 
+    def restored(self) -> None:
+        """Build what is not stored: nothing."""
+
     def _changes(self) -> Iterator[Delta]:
         for name in self._names:
             if self._catalog.given[name].delta:

@@ -6,14 +6,16 @@ second at most; what it raises ends the epoch as any other error does, and so do
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tidelog.maintain.interrupts import Interrupts
+from tidelog.maintain.limits import Limits, resident_memory
 
 _PAUSE = 0.1  # seconds between two calls of the listener
+LOOK = 0.02  # seconds between two looks at the limits
 
 
 @dataclass(frozen=True)
@@ -39,17 +41,36 @@ class Progress:
 class Meter:
     """Counts what joins enumerate, and tells a listener."""
 
-    def __init__(self, listener: Callable[[Progress], object] | None = None) -> None:
+    def __init__(
+        self,
+        listener: Callable[[Progress], object] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self._listener = listener
+        self._limits = limits
         self.interrupts = Interrupts()  # those of the epoch at hand
+        self.start()
         self.begin()
 
+    def start(self) -> None:
+        """Start the clock of the time limit: an epoch begins. It may take several attempts."""
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """Let no limit hold: what has been committed before must be possible again."""
+        limits, self._limits = self._limits, None
+        try:
+            yield
+        finally:
+            self._limits = limits
+
     def begin(self) -> None:
-        """Start to count: an epoch begins."""
+        """Start to count: an attempt at an epoch begins."""
         self.touched = 0
         self._relations: tuple[str, ...] = ()
         self._level = self._rows = 0
-        self._start = self._told = time.perf_counter()
+        self._start = self._told = self._looked = time.perf_counter()
 
     def enter(self, relations: tuple[str, ...]) -> None:
         """Note that these relations are computed from now on."""
@@ -58,12 +79,25 @@ class Meter:
     def reached(self, level: int, rows: int) -> None:
         """Note that an iteration has ended, and how many rows there are."""
         self._level, self._rows = level, rows
+        if self._limits is not None:
+            # It began because the one before had found rows.
+            self._limits.check_level(level - 1, self._relations)
         self.found(0)
+
+    def settles(self, level: int) -> None:
+        """Note that an update settles the rows of a level."""
+        if self._limits is not None:
+            self._limits.check_level(level, self._relations)
 
     def found(self, instantiations: int) -> None:
         """Count instantiations. An interrupt ends the epoch here, where nothing is half-way."""
         self.touched += instantiations
         self.interrupts.check()
+        if self._limits is not None:
+            now = time.perf_counter()
+            if now - self._looked > LOOK:
+                self._looked = now
+                self._limits.check(now - self._started, self._relations, self._level)
         if self._listener is not None:
             now = time.perf_counter()
             if now - self._told > _PAUSE:
@@ -73,16 +107,3 @@ class Meter:
                         self._relations, self._level, self._rows, self.touched, now - self._start
                     )
                 )
-
-
-def resident_memory() -> int:
-    """Return the memory of this process in bytes; its largest so far where that is all we know."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        import resource
-        import sys
-
-        unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -209,6 +209,7 @@ class Repair:
                 settled[name].append(walked)
                 break
             self.buckets += 1
+            self._catalog.meter.settles(level)
             flagged = level == 0 or not self._is_linear
             bucket = {}
             for name, held in waiting.items():

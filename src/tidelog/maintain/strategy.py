@@ -57,3 +57,6 @@ class Strategy(Protocol):
 
     def remember(self, memory: Mapping[str, float]) -> None:
         """Take back what `memory` returned."""
+
+    def restored(self) -> None:
+        """Build what is kept beside the store: the relations were read back from files."""

@@ -57,6 +57,13 @@ class Sums(Aggregate):
         self._result.replace(words, None, np.ones(words.shape[1], np.int64))
         self.choice = BOOTSTRAP
 
+    def restored(self) -> None:
+        """Add up the groups once more: sums are not stored, only their results are."""
+        self._sums.clear()
+        columns = self._source.ordinals(self._source.rows(Version.NEW))
+        self._sums.add(columns, self._key, self._aggregation.target, columns.shape[1])
+        self._sums.commit()
+
     def prepare(self) -> None:
         """Make ready for small updates: nothing but the sums is read."""
 

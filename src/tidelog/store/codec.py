@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from tidelog.store.sets import SetTable
 from tidelog.values.scalars import canonical_float
-from tidelog.values.types import Field, Kind, Row, Type
+from tidelog.values.types import SYMBOL, Field, Kind, Row, Type, record_type
 
 Ordinals = NDArray[np.int64]
 
@@ -72,6 +72,17 @@ class Table:
         parts: tuple[int, ...] = self.items[number]
         return parts
 
+    def entries(self, first: int, stop: int) -> list[Any]:
+        """Return what has these numbers."""
+        return self.items[first:stop]
+
+    def extend(self, items: Sequence[Any]) -> None:
+        """Give the next numbers to things that have none."""
+        start = len(self.items)
+        self.items.extend(items)
+        self._number_of.update(zip(items, range(start, len(self.items)), strict=True))
+        assert len(self._number_of) == len(self.items) - self._first, "something is there twice"
+
     def __len__(self) -> int:
         return len(self.items)
 
@@ -108,6 +119,13 @@ class Codec:
     def sets(self, type_: Type) -> SetTable:
         """Return the table of a set type."""
         return self._set_tables.setdefault(type_, SetTable())
+
+    def tables(self) -> Iterator[tuple[Type, Table | SetTable]]:
+        """Yield all tables, with their types."""
+        yield SYMBOL, self.symbols
+        for name, table in self._record_tables.items():
+            yield record_type(name), table
+        yield from self._set_tables.items()
 
     # --- one value ---
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tidelog.kernel import rows as kernel
 from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD
+from tidelog.store.capture import Capture
 from tidelog.store.layout import Layout
 from tidelog.store.merging import Merge, merge, nothing_like, without_dead
 from tidelog.store.run import (
@@ -77,6 +78,8 @@ class Index:
         self.marks_log = _Log()
         self.counts_log = _Log()
         self.merges: list[Merge] = []
+        self.captures: list[Capture] = []
+        """What a snapshot that is being written has to know of changes."""
         self._table: NDArray[np.int64] = _NO_TABLE
         self._described: list[NDArray[np.int64] | None] = []
 
@@ -230,6 +233,8 @@ class Index:
                         here = log.columns[0, : log.used] == number
                         positions = log.columns[1, : log.used][here].copy()
                         under_way.note(self.runs[number], positions)
+        if self.captures:
+            self._note_captures()
         marks.clear()
         counts.clear()
 
@@ -241,6 +246,20 @@ class Index:
                 positions = np.unique(marks.columns[1, : marks.used][here])
                 for tree in run.trees.values():
                     tree.renew(run, positions)
+
+    def _note_captures(self) -> None:
+        """Tell a snapshot that is being written what this epoch has overwritten."""
+        numbers = {id(run): number for number, run in enumerate(self.runs)}
+        for capture in self.captures:
+            number = numbers.get(id(capture.run), -1)
+            for log, note in (
+                (self.marks_log, capture.note_marks),
+                (self.counts_log, capture.note_counts),
+            ):
+                entries = log.columns[:, : log.used]
+                here = entries[0] == number
+                if here.any():
+                    note(entries[1, here], entries[2, here])
 
     def _tidy(self, rows: int) -> None:
         """Merge runs that have come close in size, and rewrite runs with many dead rows.

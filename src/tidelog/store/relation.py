@@ -394,6 +394,9 @@ class StoredRelation:
             return
         self.touched = False
         if self._replacement is not None:
+            for index in self._indexes.values():
+                if index.captures:  # a snapshot still reads the old runs
+                    index.abort()
             self._indexes, self.primary = self._replacement._indexes, self._replacement.primary
             self._replacement = None
         else:

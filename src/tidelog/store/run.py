@@ -37,7 +37,7 @@ class Run:
 
     __slots__ = (
         "_counts", "_directory", "_marks", "_row", "_shift", "_size", "dead", "marks_address",
-        "trees", "words", "words_address",
+        "saved", "trees", "words", "words_address",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +56,8 @@ class Run:
         """How many rows have the mark DEAD: at a quarter the run is rewritten."""
         self.trees: dict[int, RunTree] = {}
         """The scan trees that have been asked for, by column."""
+        self.saved: object | None = None
+        """Where a file holds the words, if one does: they need not be written again."""
 
     @property
     def marks(self) -> Marks | None:
@@ -120,6 +122,7 @@ class Run:
         self.words_address = address(words)
         self._directory, self._shift = None, 0
         self._row = None
+        self.saved = None
         self.trees.clear()  # they know where their columns were
 
     def tree(self, column: int, field: NDArray[np.int64], bias: int) -> RunTree:

@@ -45,6 +45,19 @@ class SetTable:
         """The memory of all nodes."""
         return self._nodes.nbytes + self._slots.nbytes
 
+    def entries(self, first: int, stop: int) -> Ordinals:
+        """Return nodes by number, a row for each: they never change."""
+        return self._nodes[first:stop].copy()
+
+    def extend(self, nodes: Ordinals) -> None:
+        """Add nodes that have the next numbers in another table like this one."""
+        start = len(self)
+        if start + len(nodes) > len(self._nodes):
+            self._grow(start + len(nodes))
+        self._nodes[start : start + len(nodes)] = nodes
+        self._used[kernel.COUNT] += len(nodes)
+        kernel.enter_nodes(self._nodes, start, len(self), self._slots)
+
     # --- sets become numbers ---
 
     def number(self, elements: Iterable[int]) -> int:
@@ -92,7 +105,7 @@ class SetTable:
         nodes = np.zeros((room, 4), np.int64)
         nodes[: len(self)] = self._nodes[: len(self)]
         slots = np.zeros(2 * room, np.int64)
-        kernel.enter_nodes(nodes, len(self), slots)
+        kernel.enter_nodes(nodes, 1, len(self), slots)
         self._nodes, self._slots = nodes, slots
 
     # --- numbers become sets ---

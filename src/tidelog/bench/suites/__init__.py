@@ -7,6 +7,7 @@ from tidelog.bench.suites import (
     aggregates,
     closure,
     crdt,
+    durable,
     galen,
     graphs,
     join,
@@ -17,5 +18,16 @@ from tidelog.bench.suites import (
 
 SUITES: dict[str, Suite] = {
     module.SUITE.name: module.SUITE
-    for module in (closure, join, aggregates, galen, crdt, workload, graphs, pointsto, language)
+    for module in (
+        closure,
+        join,
+        aggregates,
+        galen,
+        crdt,
+        workload,
+        graphs,
+        pointsto,
+        durable,
+        language,
+    )
 }

@@ -1,0 +1,148 @@
+"""Durable databases: what a commit costs beside its sync, and how long opening takes."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidelog.bench.facts import random_graph
+from tidelog.bench.model import OURS, Case, Figure, Request, Suite, Target
+from tidelog.bench.ours import change, percentile
+from tidelog.bench.suites import closure, join
+
+OPEN, COMMIT = "opening", "commits"
+_RECORD = 400  # bytes: about what a small epoch writes
+
+
+class _Sync:
+    """Writes a few bytes behind others, and waits until they are on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT)
+        self._end = 0
+
+    def __call__(self) -> float:
+        """Return how long it took."""
+        start = time.perf_counter()
+        os.pwrite(self._file, bytes(_RECORD), self._end)
+        os.fdatasync(self._file)
+        self._end += _RECORD
+        return time.perf_counter() - start
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+def _commits(request: Request) -> Iterator[Figure]:
+    """Insert and delete one row, in a database in memory and in a durable one, in turns."""
+    from tidelog.bench.exercises import warm_up
+    from tidelog.engine.database import Database
+
+    warm_up()
+    size = 100_000 if request.is_full else 10_000
+    rng = random.Random(5)
+    rows = {
+        name: [(rng.randrange(size), rng.randrange(size)) for _ in range(size)] for name in "rs"
+    }
+    given = set(rows["r"])
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as folder:
+        plain = Database(join.PROGRAM, facts=rows)
+        durable = Database(join.PROGRAM, facts=rows, path=Path(folder) / "state")
+        sync = _Sync(Path(folder) / "sync")
+        times: dict[str, list[float]] = {"in memory": [], "durable": [], "the sync alone": []}
+        for _ in range(400 if request.is_full else 60):
+            row = (rng.randrange(size), rng.randrange(size))
+            if row in given:
+                continue
+            for inserted, deleted in (([("r", row)], []), ([], [("r", row)])):
+                times["in memory"].append(change(plain, inserted, deleted))
+                times["durable"].append(change(durable, inserted, deleted))
+                times["the sync alone"].append(sync())
+        durable.close()
+        sync.close()
+    for name, seconds in times.items():
+        yield Figure(f"{name}, median", percentile(seconds, 50), note=f"{len(seconds):,} times")
+        yield Figure(f"{name}, p99", percentile(seconds, 99))
+
+
+def _opening(request: Request) -> Iterator[Figure]:
+    """Bootstrap a closure, save it, and open it again; once more after small epochs."""
+    from tidelog.bench.exercises import warm_up
+    from tidelog.engine.database import Database
+    from tidelog.logic.program import Program
+
+    warm_up()
+    edges = random_graph(10_740, 12_890, 2) if request.is_full else random_graph(1500, 1750, 2)
+    program = Program.parse(closure.PROGRAM)
+    start = time.perf_counter()
+    rows = len(Database(program, facts={"edge": edges}).view("path"))
+    yield Figure("bootstrap", time.perf_counter() - start, rows, note="in memory")
+    with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as folder:
+        path = Path(folder) / "state"
+        start = time.perf_counter()
+        database = Database(program, facts={"edge": edges}, path=path)
+        assert database.state is not None
+        size = database.state.snapshot_bytes
+        yield Figure(
+            "bootstrap and snapshot", time.perf_counter() - start, rows, size / rows,
+            f"{size / 1e6:,.0f} MB of files",
+        )  # fmt: skip
+        database.close()
+        for what in ("open", "open, 20 epochs to replay"):
+            start = time.perf_counter()
+            with Database(program, path=path) as database:
+                seconds = time.perf_counter() - start
+                opened = database.opened
+                assert opened is not None
+                note = f"{opened.mapped_bytes / 1e6:,.0f} MB mapped, checksums included"
+                yield Figure(what, seconds, len(database.view("path")), note=note)
+                for edge in random.Random(7).sample(edges, 10):
+                    change(database, deleted=[("edge", edge)])
+                    change(database, inserted=[("edge", edge)])
+        start = time.perf_counter()
+        with Database(program, path=path, verify=False) as database:
+            yield Figure("open without verifying", time.perf_counter() - start, rows)
+
+
+SUITE = Suite(
+    "durable",
+    "a database in files: commits of one row beside their sync, and opening a large state",
+    (
+        Case(OURS, _commits, COMMIT),
+        Case(OURS, _opening, OPEN),
+    ),
+    (
+        Target(
+            "a small commit, against its sync",
+            2.0,
+            "x",
+            lambda found: (
+                found.seconds("durable, median", COMMIT)
+                / found.seconds("the sync alone, median", COMMIT)
+            ),
+        ),
+        Target(
+            "what durability adds to a small commit, against its sync",
+            2.0,
+            "x",
+            lambda found: (
+                (
+                    found.seconds("durable, median", COMMIT)
+                    - found.seconds("in memory, median", COMMIT)
+                )
+                / found.seconds("the sync alone, median", COMMIT)
+            ),
+        ),
+        Target(
+            "opening, against the bootstrap",
+            0.1,
+            "x",
+            lambda found: found.seconds("open", OPEN) / found.seconds("bootstrap", OPEN),
+        ),
+    ),
+)

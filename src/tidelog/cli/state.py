@@ -1,0 +1,96 @@
+"""`tidelog state`: looks at the files of durable databases, and moves them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Look at the files of a durable database: info, verify, compact, export, import.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="STATE", help="The folder of the database.")]
+
+
+@app.command()
+def info(state: Folder) -> None:
+    """Print what a state holds. It may be in use."""
+    from tidelog.durable.manifest import FORMAT
+    from tidelog.engine.state_tools import info as look
+
+    found = look(state)
+    manifest = found.manifest
+    print(f"{state}: format {FORMAT}, written by Tidelog {manifest.written_by}")
+    print(f"program    {manifest.program_name}")
+    print(f"epoch      {found.epoch:,}; retained since {found.oldest_epoch:,}")
+    print(
+        f"snapshot   epoch {manifest.snapshot.epoch:,}, {manifest.snapshot.data_bytes:,} bytes;"
+        f" {found.replayed:,} epochs to replay"
+    )
+    print(f"log        {found.log_bytes:,} bytes in {len(manifest.segments):,} files")
+    width = max(map(len, found.rows), default=0)
+    for name, rows in found.rows.items():
+        print(f"  {name:<{width}}  {rows:,} rows in the snapshot")
+
+
+@app.command()
+def verify(
+    state: Folder,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also evaluate the program anew, and compare all views."),
+    ] = False,
+) -> None:
+    """Recompute all checksums. Exit code 1 and the place, if something is damaged."""
+    from tidelog.engine.state_tools import verify as check
+
+    found = check(state, deep=deep)
+    for problem in found.problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if found.problems:
+        raise typer.Exit(1)
+    also = "; views as a fresh evaluation has them" if deep else ""
+    print(
+        f"{state}: fine at epoch {found.epoch:,}"
+        f" ({found.bytes:,} bytes of arrays, {found.records:,} epochs in the log{also})"
+    )
+
+
+@app.command()
+def compact(
+    state: Folder,
+    retain_epochs: Annotated[
+        int, typer.Option("--retain-epochs", min=0, help="Epochs to keep in the log.")
+    ] = 0,
+) -> None:
+    """Merge everything into one snapshot, and forget the log. Nobody else may write meanwhile."""
+    from tidelog.engine.state_tools import compact as merge
+
+    merge(state, retain_epochs)
+
+
+@app.command(name="export")
+def export_command(
+    state: Folder,
+    into: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+) -> None:
+    """Write the program and the given facts as Arrow files, which any version of Tidelog reads."""
+    from tidelog.engine.state_tools import export_state
+
+    print(f"{into}: the facts of epoch {export_state(state, into):,}")
+
+
+@app.command(name="import")
+def import_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `export` has written.")],
+    state: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a new database.")],
+) -> None:
+    """Make a database of an export. It goes on with the epoch of the exported one."""
+    from tidelog.engine.state_tools import import_state
+
+    print(f"{state}: epoch {import_state(folder, state):,}")

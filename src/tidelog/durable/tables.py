@@ -1,0 +1,131 @@
+"""The dictionaries of a database as arrays: symbols, records and sets, by number.
+
+Tables only grow, so what is written once stays right: a log has the new entries of each epoch, a
+snapshot those since the one before. Records hold ordinals of their parts. A set is a node of a tree
+(store/sets.py), and the entries of its table are nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.store.codec import Codec
+from tidelog.values.types import PRIMITIVES, Kind, Type, decimal_type, record_type, set_type
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_SET = re.compile(r"set\((.*)\)")
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries of one table that follow each other."""
+
+    type: Type
+    first: int
+    count: int
+    lengths: NDArray[np.int64]
+    """Of each symbol its bytes; for records and nodes of sets one number, that of their fields."""
+    content: NDArray[Any]
+    """The bytes of all symbols, or the fields of all records or nodes, one after the other."""
+
+
+def pack(type_: Type, first: int, items: Any) -> Entries:
+    """Return entries of a table as arrays."""
+    content: NDArray[Any]
+    match type_.kind:
+        case Kind.SYMBOL:
+            parts = [item.encode("utf-8", "surrogatepass") for item in items]
+            content = np.frombuffer(b"".join(parts), np.uint8)
+            lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+        case Kind.RECORD:
+            width = len(items[0]) if items else 0
+            flat = chain.from_iterable(items)
+            content = np.fromiter(flat, np.int64, width * len(items))
+            lengths = np.array([width], np.int64)
+        case _:
+            nodes = np.asarray(items, np.int64)
+            content = nodes.reshape(-1)
+            lengths = np.array([nodes.shape[1]], np.int64)
+    return Entries(type_, first, len(items), lengths, content)
+
+
+def unpack(entries: Entries) -> Any:
+    """Return the entries as a table holds them."""
+    if entries.type.kind is Kind.SET:
+        return entries.content.reshape(entries.count, -1)
+    if entries.type.kind is Kind.RECORD:
+        flat = entries.content.tolist()
+        width = int(entries.lengths[0])
+        if not width:
+            return [()] * entries.count
+        return list(zip(*(flat[i::width] for i in range(width)), strict=True))
+    ends = np.cumsum(entries.lengths).tolist()
+    starts = [0, *ends[:-1]]
+    data = entries.content.tobytes()
+    return [
+        data[start:end].decode("utf-8", "surrogatepass")
+        for start, end in zip(starts, ends, strict=False)
+    ]
+
+
+def restore(codec: Codec, entries: Entries) -> None:
+    """Add entries to their table. They follow those that are there, or are there already."""
+    is_set = entries.type.kind is Kind.SET
+    table = codec.sets(entries.type) if is_set else codec.table(entries.type)
+    known = len(table) - entries.first
+    assert known >= 0, f"entries of {entries.type} are missing"
+    if known < entries.count:
+        table.extend(unpack(entries)[known:])
+
+
+class Watermarks:
+    """How much of each table is written already."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._written: dict[Type, int] = {}
+
+    def new_entries(self) -> list[Entries]:
+        """Return what is not written yet."""
+        found = []
+        for type_, table in self._codec.tables():
+            first = self._first(type_)
+            if len(table) > first:
+                found.append(pack(type_, first, table.entries(first, len(table))))
+        return found
+
+    def written(self, entries: Sequence[Entries]) -> None:
+        """Note that entries are written."""
+        for part in entries:
+            self._written[part.type] = part.first + part.count
+
+    def all_written(self) -> None:
+        """Note that everything is written."""
+        self._written = {type_: len(table) for type_, table in self._codec.tables()}
+
+    def _first(self, type_: Type) -> int:
+        return self._written.get(type_, first_number(type_))
+
+
+def first_number(type_: Type) -> int:
+    """Return the number of the first entry of a table: 0 is nil, or the empty set."""
+    return 0 if type_.kind is Kind.SYMBOL else 1
+
+
+def type_of(text: str) -> Type:
+    """Return the type that this is the text of."""
+    found = PRIMITIVES.get(text)
+    if found is not None:
+        return found
+    if decimal := _DECIMAL.fullmatch(text):
+        return decimal_type(int(decimal[1]), int(decimal[2]))
+    if inner := _SET.fullmatch(text):
+        return set_type(type_of(inner[1]))
+    return record_type(text)

@@ -1,0 +1,291 @@
+"""The kernel's state, to and from a snapshot.
+
+Saved are the domains, all runs in all orders, the dictionaries, and what strategies remember. What
+a strategy keeps besides it builds anew when it is told that the relations are back (`restored`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.durable.epochs import EpochRecord, Role, Rows
+from tidelog.durable.extents import Arrays
+from tidelog.durable.snapshot import Image, Relation, Saved, SavedRun
+from tidelog.durable.tables import Entries
+from tidelog.durable.tables import restore as restore_entries
+from tidelog.engine.report import EpochReport
+from tidelog.maintain.catalog import Catalog
+from tidelog.store.capture import Capture
+from tidelog.store.codec import Codec
+from tidelog.store.domain import RAW_BITS, Domain
+from tidelog.store.index import Index
+from tidelog.store.relation import StoredRelation
+from tidelog.store.run import Run
+from tidelog.values.types import Row
+
+if TYPE_CHECKING:
+    from tidelog.engine.kernel import KernelEngine
+
+Array = NDArray[np.int64]
+Stated = dict[str, set[Row]]
+
+
+class OtherShapeError(Exception):
+    """The snapshot is of a program that was stored in another way: it has to be evaluated anew."""
+
+
+# --- out --------------------------------------------------------------------------------------
+
+
+def image_of(engine: KernelEngine, epoch: int) -> Image:
+    """Return everything that is to be saved. Epochs that follow do not change it."""
+    catalog = engine._catalog
+    numbers = _numbered_domains(catalog)
+    relations = [
+        Relation(
+            name,
+            is_given,
+            tuple(numbers[id(domain)][0] for domain in stored.domains),
+            {order: _captured(index) for order, index in stored.indexes.items()},
+        )
+        for name, is_given, stored in _everything(catalog)
+    ]
+    return Image(
+        epoch,
+        [(domain.bias, domain.bits) for _, domain in numbers.values()],
+        relations,
+        [(type_, table, len(table)) for type_, table in catalog.codec.tables()],
+        {n: catalog.encode(n, rows) for n, rows in engine._given_facts.items() if rows},
+        [(layer.relations, s.name, dict(s.memory())) for layer, s in engine._strategies],
+    )
+
+
+def release(engine: KernelEngine) -> None:
+    """Stop to note changes for an image."""
+    for relation in engine._catalog.everything():
+        for index in relation.indexes.values():
+            index.captures = []
+
+
+def _captured(index: Index) -> list[Capture]:
+    index.captures = [Capture(run) for run in index.runs]
+    return index.captures
+
+
+def _everything(catalog: Catalog) -> Iterator[tuple[str, bool, StoredRelation]]:
+    """Yield name, whether these are only the given rows, and relation."""
+    for name, relation in catalog.relations.items():
+        yield name, False, relation
+        if catalog.given[name] is not relation:
+            yield name, True, catalog.given[name]
+
+
+def _numbered_domains(catalog: Catalog) -> dict[int, tuple[int, Domain]]:
+    numbers: dict[int, tuple[int, Domain]] = {}
+    for relation in catalog.relations.values():
+        for domain in relation.domains:
+            numbers.setdefault(id(domain), (len(numbers), domain))
+    return numbers
+
+
+def record_of(
+    engine: KernelEngine, epoch: int, stated: Stated, entries: Sequence[Entries]
+) -> EpochRecord:
+    """Return the record of the epoch that is about to be kept."""
+    catalog = engine._catalog
+    changes = []
+    for name, relation in catalog.relations.items():
+        given = catalog.given[name]
+        if given is not relation and given.delta:
+            changes.append(_rows(name, Role.GIVEN, given))
+        if relation.delta and name in engine._program.relations:
+            changes.append(_rows(name, Role.BOTH if given is relation else Role.VIEW, relation))
+    for name, after in stated.items():
+        before = engine._given_facts.get(name, set())
+        if after != before:
+            changes.append(_stated_rows(catalog, name, after - before, before - after))
+    return EpochRecord(epoch, time.time(), changes, entries)
+
+
+def _rows(name: str, role: Role, relation: StoredRelation) -> Rows:
+    domains, delta = relation.domains, relation.delta
+    return Rows(
+        name, role, tuple(d.bias for d in domains), tuple(d.bits for d in domains),
+        delta.inserted, delta.deleted,
+    )  # fmt: skip
+
+
+def _stated_rows(catalog: Catalog, name: str, more: set[Row], less: set[Row]) -> Rows:
+    columns = len(catalog.domains(name))
+    inserted, deleted = catalog.encode(name, more), catalog.encode(name, less)
+    return Rows(name, Role.STATED, (0,) * columns, (RAW_BITS,) * columns, inserted, deleted)
+
+
+# --- in ---------------------------------------------------------------------------------------
+
+
+def restore(engine: KernelEngine, saved: Saved, arrays: Arrays) -> None:
+    """Put everything in its place. The engine has no rows so far."""
+    catalog = engine._catalog
+    strategies = [(layer.relations, strategy.name) for layer, strategy in engine._strategies]
+    if strategies != [(names, strategy) for names, strategy, _ in saved.memories]:
+        raise OtherShapeError
+    restore_relations(catalog, saved, arrays)
+    engine._given_facts = {name: set() for name in engine._program.relations}
+    for name, extent in saved.stated.items():
+        engine._given_facts[name] = set(catalog.decode_ordinals(name, arrays.read(extent)))
+    engine.last_epoch = EpochReport(saved.epoch, 0.0, 0, 0, ())
+
+
+def resume(engine: KernelEngine, saved: Saved) -> None:
+    """Make ready for updates, when the relations are as they were."""
+    for _, strategy in engine._strategies:
+        strategy.restored()
+        strategy.prepare()
+    for (_, strategy), (_, _, memory) in zip(engine._strategies, saved.memories, strict=True):
+        strategy.remember(memory)
+
+
+def restore_relations(
+    catalog: Catalog, saved: Saved, arrays: Arrays, *, rows_only: bool = False
+) -> None:
+    """Read relations back; with `rows_only` as a reader needs them: views, in one order."""
+    _restore_domains(catalog, saved)
+    restore_tables(catalog.codec, saved, arrays)
+    for relation in saved.relations:
+        if rows_only and (relation.is_given or "@" in relation.name):
+            continue
+        given = catalog.given[relation.name]
+        stored = given if relation.is_given else catalog.relations[relation.name]
+        identity = stored.primary.layout.order
+        orders = [identity] if rows_only else list(relation.orders)
+        indexes = {order: stored.index(order) for order in orders}
+        for order, index in indexes.items():
+            index.runs = [_run(run, arrays, rows_only) for run in relation.orders[order]]
+            index.forget_table()
+    catalog.stamp = object()
+
+
+def _restore_domains(catalog: Catalog, saved: Saved) -> None:
+    """Give the domains their numbers back; raise if columns share them in another way."""
+    wanted = {(name, is_given): stored for name, is_given, stored in _everything(catalog)}
+    if [(r.name, r.is_given) for r in saved.relations] != list(wanted):
+        raise OtherShapeError
+    numbers = _numbered_domains(catalog)
+    for relation in saved.relations:
+        stored = wanted[relation.name, relation.is_given]
+        if relation.domains != tuple(numbers[id(domain)][0] for domain in stored.domains):
+            raise OtherShapeError
+        counted = stored.counted and not relation.is_given
+        primary = relation.orders.get(stored.primary.layout.order)
+        if primary is None or any((run.counts is not None) != counted for run in primary):
+            raise OtherShapeError
+    for number, domain in numbers.values():
+        domain.bias, domain.bits = saved.domains[number]
+        domain.version += 1
+    catalog.relayout()
+
+
+def restore_tables(codec: Codec, saved: Saved, arrays: Arrays) -> None:
+    """Read the dictionaries back."""
+    for table in saved.tables:
+        restore_entries(codec, table.read(arrays))
+
+
+def _run(saved: SavedRun, arrays: Arrays, rows_only: bool) -> Run:
+    words = arrays.read(saved.words)
+    marks = None
+    if saved.marks is not None and not (rows_only and not saved.dead):
+        marks = arrays.read(saved.marks)
+    if rows_only or saved.counts is None:
+        run = Run(words, marks, None, saved.dead)
+    else:
+        run = Run(words, marks, arrays.read(saved.counts), saved.dead)
+    if saved.words.file.startswith("words-"):
+        run.saved = saved.words
+    return run
+
+
+def restore_entries_of(codec: Codec, records: Sequence[EpochRecord]) -> None:
+    """Add the entries of dictionaries that records have.
+
+    Before anything is computed: what is computed again then gets the numbers that it had.
+    """
+    for record in records:
+        for entries in record.entries:
+            restore_entries(codec, entries)
+
+
+def replay(engine: KernelEngine, records: Sequence[EpochRecord]) -> None:
+    """Bring the state from a snapshot's epoch to that of the last record, as one epoch.
+
+    Rows that came and went in between cancel out. All entries of dictionaries are there already
+    (`restore_entries_of`).
+    """
+    catalog = engine._catalog
+    parts: dict[str, list[tuple[Array, Array]]] = {}
+    stated = {name: set(rows) for name, rows in engine._given_facts.items()}
+    for record in records:
+        for rows in record.changes:
+            if rows.role.is_given:
+                parts.setdefault(rows.relation, []).append(rows.ordinals())
+            elif rows.role is Role.STATED:
+                inserted, deleted = rows.ordinals()
+                stated[rows.relation] |= set(catalog.decode_ordinals(rows.relation, inserted))
+                stated[rows.relation] -= set(catalog.decode_ordinals(rows.relation, deleted))
+    encoded = {name: net_change(changes) for name, changes in parts.items()}
+    engine.replay(encoded, stated)
+
+
+def net_change(changes: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return what changes that follow each other come to: rows that came, rows that went.
+
+    Each row comes and goes in turns, so the sum over both tells.
+    """
+    inserted = np.concatenate([more for more, _ in changes], axis=1)
+    deleted = np.concatenate([less for _, less in changes], axis=1)
+    if not inserted.shape[1] or not deleted.shape[1] or len(changes) == 1:
+        return inserted, deleted
+    n = inserted.shape[1]
+    rows = np.concatenate([inserted, deleted], axis=1)
+    signs = np.ones(rows.shape[1], np.int64)
+    signs[n:] = -1
+    order = np.lexsort(rows[::-1])
+    rows, signs = rows[:, order], signs[order]
+    starts = np.flatnonzero(
+        np.append(True, (rows[:, 1:] != rows[:, :-1]).any(axis=0)) if len(order) else signs
+    )
+    sums = np.add.reduceat(signs, starts)
+    rows = rows[:, starts]
+    return np.ascontiguousarray(rows[:, sums > 0]), np.ascontiguousarray(rows[:, sums < 0])
+
+
+def given_rows(engine: KernelEngine, name: str) -> list[Row]:
+    """Return the given rows of a relation, those that the program states as well included."""
+    catalog = engine._catalog
+    stored = catalog.given[name]
+    rows = catalog.decode_ordinals(name, stored.ordinals(stored.rows()))
+    stated = engine._facts.get(name)
+    if not stated:
+        return rows
+    return [row for row in rows if row not in stated or row in engine._given_facts[name]]
+
+
+def compact(engine: KernelEngine) -> None:
+    """Merge all runs of every order into one, without dead rows. Between epochs only."""
+    from tidelog.store.merging import merge, without_dead
+
+    for relation in engine._catalog.everything():
+        for index in relation.indexes.values():
+            index.merges.clear()
+            while len(index.runs) > 1:
+                last = index.runs.pop()
+                index.runs[-1] = merge(index.runs[-1], last)
+            index.runs = [without_dead(run) if run.dead else run for run in index.runs]
+            index.runs = [run for run in index.runs if len(run)]
+            index.forget_table()

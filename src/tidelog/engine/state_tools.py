@@ -1,0 +1,240 @@
+"""Looking at the files of a durable database, and moving them: what `tidelog state` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidelog.durable import manifest as manifests
+from tidelog.durable.epochs import EpochRecord
+from tidelog.durable.extents import Arrays
+from tidelog.durable.files import Files
+from tidelog.durable.framing import Record
+from tidelog.durable.log import read_published, read_records
+from tidelog.durable.manifest import Manifest
+from tidelog.durable.snapshot import Saved, load_index
+from tidelog.engine import saving
+from tidelog.engine.database import Database
+from tidelog.engine.given_files import read_given
+from tidelog.engine.kernel import KernelEngine
+from tidelog.errors import StateError, UsageError, did_you_mean
+from tidelog.io.tabular import Records, to_arrow
+from tidelog.logic.program import Program
+from tidelog.values.text import parse_value
+from tidelog.values.types import Kind, Type
+
+_EXPORT = "export.json"
+_EXPORT_FORMAT = 1
+
+
+def _manifest(files: Files) -> Manifest:
+    if not files.exists(manifests.NAME):
+        raise UsageError(f"there is no database in `{files.folder}`")
+    return manifests.read(files)
+
+
+@dataclass(frozen=True)
+class StateInfo:
+    """What the files of a database hold, as far as that can be told without reading all."""
+
+    manifest: Manifest
+    epoch: int
+    oldest_epoch: int
+    replayed: int
+    """How many epochs an opening would replay."""
+    rows: dict[str, int]
+    """The rows of each view in the snapshot."""
+    log_bytes: int
+    files: int
+
+
+def info(path: str | Path) -> StateInfo:
+    """Return what the files of a database hold."""
+    files = Files(path)
+    manifest = _manifest(files)
+    saved = load_index(files, manifest.snapshot)
+    epoch, last = manifest.snapshot.epoch, None
+    for last in _records(files, manifest, epoch):  # noqa: B007
+        pass
+    rows = {
+        relation.name: sum(
+            run.words.shape[1] - run.dead for run in next(iter(relation.orders.values()))
+        )
+        for relation in saved.relations
+        if not relation.is_given and "@" not in relation.name
+    }
+    names = {segment.name for segment in manifest.segments}
+    newest = epoch if last is None else last.epoch
+    return StateInfo(
+        manifest,
+        newest,
+        manifest.segments[0].first - 1,
+        newest - epoch,
+        rows,
+        sum(files.size(name) for name in names),
+        len(names | saved.files()) + 3,
+    )
+
+
+def _records(files: Files, manifest: Manifest, since: int) -> Iterator[Record]:
+    published = read_published(files, manifest.identity)
+    return read_records(
+        files, manifest.identity, manifest.segments, since, published, committed_only=True
+    )
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a verification has looked at, and what it found."""
+
+    epoch: int
+    bytes: int
+    records: int
+    problems: tuple[str, ...]
+
+
+def verify(path: str | Path, *, deep: bool = False) -> Verified:
+    """Recompute all checksums; raise StateError for the first that is wrong.
+
+    `deep` also evaluates the program anew on the given facts, and compares rows, levels and counts.
+    """
+    files = Files(path)
+    manifest = _manifest(files)
+    saved = load_index(files, manifest.snapshot)
+    arrays = Arrays(files, manifest.identity)
+    for extent in saved.extents():
+        arrays.read(extent)
+    records = 0
+    epoch = saved.epoch
+    after = []
+    for record in _records(files, manifest, -1):
+        records += 1
+        epoch = max(epoch, record.epoch)
+        decoded = EpochRecord.decode(record.payload)
+        if record.epoch > saved.epoch:
+            after.append(decoded)
+    problems = _compare(files, manifest, saved, after) if deep else ()
+    return Verified(epoch, arrays.mapped, records, problems)
+
+
+def _compare(
+    files: Files, manifest: Manifest, saved: Saved, records: list[EpochRecord]
+) -> tuple[str, ...]:
+    """Return what differs between a state and an evaluation of its program on its given facts."""
+    given = read_given(files, manifest)
+    arrays = Arrays(files, manifest.identity)
+    try:
+        held = KernelEngine(
+            given.program, {}, restore=lambda engine: saving.restore(engine, saved, arrays)
+        )
+    except saving.OtherShapeError:
+        return ("it was written by another version of Tidelog: open it for writing once",)
+    saving.restore_entries_of(held._catalog.codec, records)
+    saving.resume(held, saved)
+    if records:
+        saving.replay(held, records)
+    fresh = KernelEngine(given.program, given.rows, expects_updates=False)
+    problems = []
+    for name in given.program.relations:
+        found, wanted = held.state(name), fresh.state(name)
+        for what, number in (
+            ("too many", len(found.keys() - wanted.keys())),
+            ("missing", len(wanted.keys() - found.keys())),
+            ("with another level or count", sum(
+                found[row] != state for row, state in wanted.items() if row in found
+            )),
+        ):  # fmt: skip
+            if number:
+                problems.append(f"`{name}`: {number:,} rows {what}")
+    try:
+        held._check()
+    except AssertionError as error:
+        problems.append(str(error))
+    return tuple(problems)
+
+
+def compact(path: str | Path, retain_epochs: int = 0) -> None:
+    """Merge all runs, write a snapshot, and forget the log up to the retention."""
+    manifest = _manifest(Files(path))
+    program = Program.parse(manifest.program, manifest.program_name)
+    with Database(program, path=path) as database:
+        database._durable().compact(retain_epochs)
+
+
+# --- moving -----------------------------------------------------------------------------------
+
+
+def export_state(path: str | Path, into: str | Path) -> int:
+    """Write the program and its given facts to a folder that any version can read."""
+    import pyarrow as pa
+
+    files, folder = Files(path), Path(into)
+    given = read_given(files, _manifest(files))
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"`{folder}` is not empty")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "program.dl").write_text(given.program.text, encoding="utf-8")
+    nullary = []
+    for name, rows in given.rows.items():
+        relation = given.program.relations[name]
+        if not relation.arity:
+            nullary += [name] if rows else []
+        elif rows:
+            table = to_arrow(rows, relation, given.program.records)
+            with pa.ipc.new_file(folder / f"{name}.arrow", table.schema) as writer:
+                writer.write_table(table)
+    about = {"format": _EXPORT_FORMAT, "epoch": given.epoch, "nullary": nullary}
+    (folder / _EXPORT).write_text(json.dumps(about) + "\n", encoding="utf-8")
+    return given.epoch
+
+
+def import_state(exported: str | Path, path: str | Path) -> int:
+    """Make a database of what `export_state` has written; return its epoch."""
+    import pyarrow as pa
+
+    folder, files = Path(exported), Files(path)
+    if not (folder / _EXPORT).exists():
+        raise UsageError(f"`{folder}` is not an export: it has no {_EXPORT}")
+    if files.exists(manifests.NAME):
+        raise UsageError(f"there is a database in `{path}` already")
+    about = json.loads((folder / _EXPORT).read_text(encoding="utf-8"))
+    if about.get("format") != _EXPORT_FORMAT:
+        raise StateError(f"`{folder}` has format {about.get('format')}, which is not known")
+    program = Program.load(folder / "program.dl")
+    facts: dict[str, object] = {name: [()] for name in about["nullary"]}
+    for file in sorted(folder.glob("*.arrow")):
+        relation = program.relations.get(file.stem)
+        if relation is None:
+            hint = did_you_mean(file.stem, program.relations)
+            raise UsageError(
+                f"`{file}`: the program has no `{file.stem}`" + (f"; {hint}" * bool(hint))
+            )
+        with pa.ipc.open_file(file) as reader:
+            columns = reader.read_all().columns
+        facts[file.stem] = list(
+            zip(
+                *(
+                    [_value(value, field.type, program.records) for value in column.to_pylist()]
+                    for column, field in zip(columns, relation.columns, strict=True)
+                ),
+                strict=True,
+            )
+        )
+    with Database(program, path=path, facts=facts, _first_epoch=about["epoch"]) as database:
+        return database.epoch
+
+
+def _value(value: Any, type_: Type, records: Records) -> Any:
+    """Return a value as rows hold it, from what Arrow makes of it. Lists of records are text."""
+    if type_.kind is Kind.SET:
+        assert type_.element is not None
+        return frozenset(_value(part, type_.element, records) for part in value)
+    if type_.kind is Kind.RECORD and isinstance(value, str):
+        return parse_value(value, type_, records)
+    if type_.kind is Kind.RECORD and value is not None:
+        parts = zip(value.values(), records[type_.record], strict=True)
+        return tuple(_value(part, field.type, records) for part, field in parts)
+    return value

@@ -1,0 +1,158 @@
+"""The log and the manifest against a model: a list of payloads."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.faults.faulty import FailingFiles
+from tidelog.durable import manifest as manifests
+from tidelog.durable.files import Files
+from tidelog.durable.log import HEADER, Log, read_published, read_records
+from tidelog.durable.manifest import Manifest, SnapshotRef
+from tidelog.errors import StateError
+
+IDENTITY = "0123456789abcdef" * 2
+NEVER = 10**9
+
+
+class LogMachine(RuleBasedStateMachine):
+    """Appends, fails, tears, rotates, forgets and opens again."""
+
+    @initialize()
+    def start(self) -> None:
+        self._folder = Path(tempfile.mkdtemp())
+        self._files = FailingFiles(self._folder, NEVER, "torn")
+        self._log = Log.create(self._files, "log-1", 1, IDENTITY)
+        ref = SnapshotRef("none", 0, 0, 0, 0)
+        self._manifest = Manifest(IDENTITY, "", "", ref, (self._log.segment,))
+        manifests.write(self._files, self._manifest, None)
+        self._model: list[bytes] = []
+        self._oldest = 0
+        self._names = 1
+
+    def teardown(self) -> None:
+        if hasattr(self, "_log"):
+            self._log.close()
+            shutil.rmtree(self._folder)
+
+    @rule(payload=st.binary(max_size=80), sync=st.booleans())
+    def append(self, payload: bytes, sync: bool) -> None:
+        self._log.append(self._log.epoch + 1, payload, 0.0, sync=sync)
+        self._model.append(payload)
+        self._log.publish()
+
+    @rule()
+    def sync(self) -> None:
+        self._log.sync_to(self._log.epoch)
+        self._log.publish()
+
+    @rule(
+        payload=st.binary(max_size=80),
+        call=st.integers(1, 2),
+        fault=st.sampled_from(["EIO", "torn"]),
+    )
+    def fail(self, payload: bytes, call: int, fault: str) -> None:
+        """A write, or the sync behind it, fails: the log is as it was."""
+        self._files._fails, self._files._fault = self._files.calls + call, fault
+        try:
+            self._log.append(self._log.epoch + 1, payload, 0.0, sync=True)
+            raise AssertionError("it did not fail")
+        except StateError:
+            pass
+        finally:
+            self._files._fails = NEVER
+
+    @rule(payload=st.binary(max_size=80), part=st.floats(0, 0.999))
+    def tear(self, payload: bytes, part: float) -> None:
+        """The machine stops while a record is written; then the log is opened again."""
+        path = self._folder / self._log.segment.name
+        before = self._log.end
+        epoch = self._log.epoch
+        self._log.append(epoch + 1, payload, 0.0, sync=False)
+        whole = path.read_bytes()
+        self._log.close()
+        path.write_bytes(whole[: before + int(part * (len(whole) - before))])
+        self._reopen()
+        assert self._log.epoch == epoch
+
+    @rule()
+    def reopen(self) -> None:
+        self._log.close()
+        self._reopen()
+
+    @rule()
+    def rotate(self) -> None:
+        if self._log.end == HEADER:
+            return
+        self._log.sync_to(self._log.epoch)
+        self._names += 1
+        log = Log.create(self._files, f"log-{self._names}", self._log.epoch + 1, IDENTITY)
+        self._switch((*self._manifest.segments[:-1], self._log.closed_segment(), log.segment))
+        self._log.close()
+        self._log = log
+        self._log.publish()
+
+    @precondition(lambda self: len(self._manifest.segments) > 1)
+    @rule()
+    def forget(self) -> None:
+        oldest, *rest = self._manifest.segments
+        self._switch(tuple(rest))
+        self._files.remove(oldest.name)
+        self._oldest = oldest.last
+
+    @rule(call=st.integers(1, 5))
+    def fail_to_switch(self, call: int) -> None:
+        """The manifest stays what it was, whichever call fails."""
+        self._files._fails = self._files.calls + call
+        try:
+            manifests.write(self._files, self._manifest.with_segments(()), self._manifest)
+            raise AssertionError("it did not fail")
+        except StateError:
+            pass
+        finally:
+            self._files._fails = NEVER
+
+    @invariant()
+    def holds_what_was_appended(self) -> None:
+        if not hasattr(self, "_log"):
+            return
+        files = Files(self._folder)
+        assert manifests.read(files) == self._manifest
+        published = read_published(files, IDENTITY)
+        for committed_only in (False, True):
+            found = list(
+                read_records(
+                    files,
+                    IDENTITY,
+                    self._manifest.segments,
+                    self._oldest,
+                    published,
+                    committed_only=committed_only,
+                )
+            )
+            assert [bytes(record.payload) for record in found] == self._model[self._oldest :]
+            assert [r.epoch for r in found] == list(range(self._oldest + 1, len(self._model) + 1))
+
+    def _switch(self, segments: tuple[manifests.Segment, ...]) -> None:
+        new = self._manifest.with_segments(segments)
+        manifests.write(self._files, new, self._manifest)
+        self._manifest = new
+
+    def _reopen(self) -> None:
+        segment = self._manifest.segments[-1]
+        published = read_published(self._files, IDENTITY)
+        since = segment.first - 1
+        records = list(read_records(self._files, IDENTITY, [segment], since, published))
+        last = records[-1] if records else None
+        self._log = Log.resume(self._files, IDENTITY, segment, last)
+        self._log.publish()
+
+
+LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestLog = LogMachine.TestCase

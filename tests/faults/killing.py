@@ -1,0 +1,97 @@
+"""Kills a writer at random moments, again and again, and looks at what is left.
+
+    python -m tests.faults.killing FOLDER SEED KILLS
+
+One process loads everything and forks writers, so that a kill costs milliseconds. A writer tells
+by a pipe which epoch has committed. After a kill the state must hold that epoch, or the one that
+was being committed; its views must be those of the reference.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import tidelog
+from tests.faults.workload import PROGRAM, commit, compare, expected, facts_at, first_facts
+
+SETTINGS = {"snapshot_bytes": 2000, "step_bytes": 700, "segment_bytes": 4000}
+MOST_EPOCHS = 400  # then a new state is begun: the model is computed from the start
+
+
+def opened(folder: Path) -> tidelog.Database:
+    facts = None if (folder / "MANIFEST").exists() else first_facts()
+    return tidelog.Database(PROGRAM, path=folder, facts=facts, retain_epochs=5, _settings=SETTINGS)
+
+
+def write(folder: Path, seed: int, pipe: int) -> None:
+    """Commit epochs until somebody puts an end to it."""
+    db = opened(folder)
+    os.write(pipe, b"%d\n" % db.epoch)
+    while True:
+        os.write(pipe, b"%d\n" % commit(db, seed))
+
+
+def kill_one(folder: Path, seed: int, rng: Random) -> int:
+    """Start a writer, kill it after a while; return the last epoch that it has told of."""
+    told, pipe = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(told)
+            write(folder, seed, pipe)
+        finally:
+            os._exit(1)
+    os.close(pipe)
+    heard = b""
+    wait_for = rng.choice((0, 1, 2, 3, 6, 12))  # lines: the first one comes when it has opened
+    while heard.count(b"\n") < wait_for:
+        more = os.read(told, 1 << 16)
+        assert more, "the writer has died"
+        heard += more
+    time.sleep(rng.random() ** 2 * 0.06)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "the writer has ended by itself"
+    while select.select([told], [], [], 0)[0]:
+        more = os.read(told, 1 << 16)
+        if not more:
+            break
+        heard += more
+    os.close(told)
+    lines = heard.split(b"\n")[:-1]
+    return int(lines[-1]) if lines else -1
+
+
+def main(parent: Path, seed: int, kills: int) -> None:
+    rng = Random(seed)
+    with opened(parent / "warm") as db:  # kernels are loaded when they are first called
+        for _ in range(30):
+            commit(db, seed)
+    number, last, committed, ends = 0, 0, 0, 0
+    folder = parent / "0"
+    for kill in range(kills):
+        told = kill_one(folder, seed, rng)
+        assert told < 0 or told >= last, f"seed {seed}, kill {kill}: {told} after {last}"
+        last = max(last, told)
+        with opened(folder) as db:
+            where = f"seed {seed}, kill {kill}, epoch {last}"
+            assert last <= db.epoch <= last + 1, f"{where}: found epoch {db.epoch}"
+            ends += db.epoch > last
+            compare(db, expected(facts_at(seed, db.epoch)), where)
+            db._engine._check()  # type: ignore[attr-defined]
+            last = db.epoch
+        if last > MOST_EPOCHS:
+            number, committed, last = number + 1, committed + last, 0
+            folder = parent / str(number)
+    print(f"{kills} kills, {committed + last} epochs, {ends} of them on the disk and not told")
+    assert committed + last > kills
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
