@@ -21,7 +21,7 @@ from tidelog.kernel.memory import load32, load64, store32, store64
 
 # Columns of a table.
 SIZE, MARKS, COUNTS, WIDE, DIRECTORY, SHIFT, WORDS = range(7)  # WIDE: counts have 64 bits
-MOST_RUNS = 6  # in a table, the tail included
+MOST_RUNS = 10  # in a table, the tail included
 
 _FAR = 64
 _DEAD_NOW = 1 << 29
@@ -166,15 +166,16 @@ def find(table, words, limit, rows, n, found):
 
 
 @njit(cache=True)
-def write_marks(table, tail, words, rows, marks, n, from_fields, fields, log, logged):
-    """Change the marks of rows that are not dead; return how many entries the log has.
+def write_marks(table, tail, words, rows, marks, start, n, from_fields, fields, log, logged):
+    """Change the marks of rows that are not dead, from `start` on.
 
     The rows are in the layout of `from_fields`, the table in that of `fields`. `tail` is the number
-    of the run whose changes need no log, since it goes as a whole, or -1.
+    of the run whose changes need no log, since it goes as a whole, or -1. Returns how many entries
+    the log has, how far it came, and which run lacks the marks that it wanted to change, or -1.
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     key = np.zeros((words, 1), np.int64)
-    for i in range(n):
+    for i in range(start, n):
         for w in range(words):
             key[w, 0] = 0
         for c in range(fields.shape[0]):
@@ -183,6 +184,8 @@ def write_marks(table, tail, words, rows, marks, n, from_fields, fields, log, lo
         r, at, old = find_row(table, words, _DEAD - 1, key, 0, fingers)
         if r < 0:
             continue
+        if table[r, MARKS] == 0:
+            return logged, i, r
         mark = np.int64(marks[i])
         if r == tail:
             if mark == _DEAD_NOW:
@@ -193,7 +196,7 @@ def write_marks(table, tail, words, rows, marks, n, from_fields, fields, log, lo
             log[2, logged] = old
             logged += 1
         store32(table[r, MARKS], at, mark)
-    return logged
+    return logged, n, np.int64(-1)
 
 
 @njit(cache=True)

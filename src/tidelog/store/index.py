@@ -35,7 +35,7 @@ from tidelog.store.run import (
 
 SMALL = 512
 _GROWTH = 8  # a run is merged into the next one when it is no longer this much smaller
-MOST_RUNS = 5
+MOST_RUNS = t.MOST_RUNS - 1
 _NO_TABLE = np.empty((0, t.WORDS), np.int64)
 _DEAD_SHARE = 4  # a run is rewritten when one row in this many is dead
 STEP = 1 << 16  # so many rows are merged at a commit, and a multiple of the rows it brings
@@ -162,16 +162,17 @@ class Index:
 
     def set_marks(self, rows: Words, marks: Marks, layout: Layout) -> None:
         """Change the marks of rows of another layout that the epoch knows."""
-        for run in self.all_runs():
-            if run.marks is None:
-                run.need_marks()
         tail = -1 if self.tail is None else len(self.runs)
-        n = rows.shape[1]
+        done, n = 0, rows.shape[1]
         log = self.marks_log
-        log.used = t.write_marks(
-            self.table(), tail, self.layout.words, rows, marks, n, layout.by_column,
-            self.layout.by_column, log.room_for(n), log.used,
-        )  # fmt: skip
+        columns = log.room_for(n)
+        while done < n:
+            log.used, done, lacks_marks = t.write_marks(
+                self.table(), tail, self.layout.words, rows, marks, done, n, layout.by_column,
+                self.layout.by_column, columns, log.used,
+            )  # fmt: skip
+            if lacks_marks >= 0:
+                self.all_runs()[lacks_marks].need_marks()
 
     def set_counts(self, found: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found here."""
@@ -213,7 +214,20 @@ class Index:
                 tail = without_dead(tail)
             if len(tail):
                 runs.append(tail)
-        self._tidy(STEP + _STEPS_PER_ROW * brought)
+        if not self._is_tidy():
+            self._tidy(STEP + _STEPS_PER_ROW * brought)
+
+    def _is_tidy(self) -> bool:
+        """Return whether no runs have come close in size, and none has many dead rows."""
+        if self.merges or len(self.runs) >= MOST_RUNS - 1:
+            return False
+        before = 0
+        for run in self.runs:
+            n = len(run)
+            if run.dead * _DEAD_SHARE >= n or (before >= SMALL and n * _GROWTH > before):
+                return False
+            before = n
+        return True
 
     def _bury(self) -> None:
         """Let the rows that died in this epoch be dead; note all changes for a merge under way."""
