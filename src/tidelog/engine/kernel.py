@@ -301,8 +301,8 @@ class KernelEngine:
         if words.shape[1] == 0:
             return frozenset()
         catalog = self._catalog
-        ordinals = catalog.relations[name].ordinals(words)  # layouts change, these do not
-        return lambda: frozenset(catalog.decode_ordinals(name, ordinals))
+        unpacked = catalog.relations[name].unpacker()  # layouts change, this one does not
+        return lambda: frozenset(catalog.decode_ordinals(name, unpacked(words)))
 
     # --- reading ---
 

@@ -38,6 +38,7 @@ from tidelog.values.types import SYMBOL, Field, Kind, Row, Type, record_type
 Ordinals = NDArray[np.int64]
 
 _SIGN = 1 << 63
+_FEW = 4  # so few rows are encoded value by value
 _REVERSED = (1 << 63) - 1
 _EPOCH_DATE = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -270,6 +271,11 @@ class Codec:
     def encode_rows(self, rows: Collection[Row], types: Sequence[Type]) -> Ordinals:
         """Return the rows as columns of ordinals, an array of shape (columns, rows)."""
         n = len(rows)
+        if 0 < n <= _FEW:
+            encoders = map(self.encoder, types)
+            return np.array(
+                [[encode(row[i]) for row in rows] for i, encode in enumerate(encoders)], np.int64
+            )
         out = np.empty((len(types), n), np.int64)
         if not n:
             return out

@@ -126,7 +126,7 @@ class Index:
             self._table = np.empty((n + 2, t.WORDS + self.layout.words), np.int64)
             described = self._described = [None] * (n + 2)
         for number, run in enumerate(runs):
-            row = run.describe()
+            row = run.row if run.row is not None else run.describe()
             if row is not described[number]:  # as a rule only the tail is new
                 self._table[number] = described[number] = row
         return self._table[:n]
@@ -152,6 +152,8 @@ class Index:
         tail = self.tail
         if tail is None:
             self.tail = run
+            if len(run) <= SMALL:
+                run.need_marks()  # now, since rows of small runs soon die
             return
         if tail.marks is not None:
             at = tail.locate(run.words, KNOWN)

@@ -9,7 +9,7 @@ and `commit` turns the new version into the only one.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -162,9 +162,19 @@ class StoredRelation:
 
     def ordinals(self, rows: Words) -> NDArray[np.int64]:
         """Return rows as columns of ordinals."""
-        codes = self.unpack(rows)
-        codes += self.biases
-        return codes
+        return self.unpacker()(rows)
+
+    def unpacker(self) -> Callable[[Words], NDArray[np.int64]]:
+        """Return what turns rows into columns of ordinals, as long as there are such rows."""
+        fields, biases = self.primary.layout.by_column, self.biases
+
+        def ordinals(rows: Words) -> NDArray[np.int64]:
+            codes = np.empty((len(fields), rows.shape[1]), np.int64)
+            kernel.unpack(rows, rows.shape[1], fields, codes)
+            codes += biases
+            return codes
+
+        return ordinals
 
     def index(self, order: tuple[int, ...]) -> Index:
         """Return the relation in the given order of columns, built on first use."""

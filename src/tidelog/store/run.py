@@ -36,7 +36,7 @@ class Run:
     """Sorted rows. Without marks all of them are alive at level 0; without counts none is kept."""
 
     __slots__ = (
-        "_counts", "_directory", "_marks", "_row", "_shift", "_size", "dead", "marks_address",
+        "_counts", "_directory", "_marks", "_shift", "_size", "dead", "marks_address", "row",
         "saved", "trees", "words", "words_address",
     )  # fmt: skip
 
@@ -49,7 +49,8 @@ class Run:
         self._size = int(self.words.shape[1])
         self._directory: NDArray[np.int32] | None = None
         self._shift = 0
-        self._row: NDArray[np.int64] | None = None  # as kernels see it
+        self.row: NDArray[np.int64] | None = None
+        """What `describe` has returned; None when it has to be made anew."""
         self.marks = marks
         self.counts = counts
         self.dead = dead
@@ -68,7 +69,7 @@ class Run:
     def marks(self, marks: Marks | None) -> None:
         self._marks = None if marks is None else _own(marks, np.int32)
         self.marks_address = 0 if self._marks is None else address(self._marks)
-        self._row = None
+        self.row = None
 
     @property
     def counts(self) -> Counts | None:
@@ -78,18 +79,18 @@ class Run:
     @counts.setter
     def counts(self, counts: Counts | None) -> None:
         self._counts = counts
-        self._row = None
+        self.row = None
 
     def __len__(self) -> int:
         return self._size
 
     def describe(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the run, a row of their table (kernel/table.py)."""
-        row = self._row
+        row = self.row
         if row is None:
             self._need_directory()
             size, counts = self._size, self._counts
-            row = self._row = np.array(
+            row = self.row = np.array(
                 [
                     size, self.marks_address, 0 if counts is None else address(counts),
                     counts is not None and counts.dtype == np.int64,
@@ -121,7 +122,7 @@ class Run:
         self.words = words
         self.words_address = address(words)
         self._directory, self._shift = None, 0
-        self._row = None
+        self.row = None
         self.saved = None
         self.trees.clear()  # they know where their columns were
 
