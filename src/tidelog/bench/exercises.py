@@ -80,6 +80,17 @@ EXERCISES = (
         ),
         lookups={"sides": (2**63 + 1,)},
     ),
+    # So many small epochs that their runs are merged.
+    Exercise(
+        "small epochs",
+        """
+        .decl left(x: number, y: number)
+        .decl right(y: number, x: number)
+        right(y, x) :- left(x, y).
+        """,
+        {"left": [(1, 1)]},
+        tuple(({"left": [(i, 2 * i)]}, {}) for i in range(2, 14)),
+    ),
     # A recursion that is not linear: its levels are repaired one by one.
     Exercise(
         "two recursive atoms",

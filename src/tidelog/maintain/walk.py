@@ -129,6 +129,7 @@ class Walk:
                 )  # fmt: skip
             finally:
                 log.used, waiting.used = int(state[kernel.LOGGED]), int(state[kernel.USED])
+            self._catalog.meter.settles(int(state[kernel.AT_LEVEL]))
             if status == kernel.LARGER_TABLE:
                 waiting.enlarge()
             elif status == kernel.WIDER_COUNTS:
