@@ -30,7 +30,18 @@ from tidelog.store.run import Words, sort_words, sorted_order
 from tidelog.values.algebra import Group, SetFunction
 
 
-class SetFunctions(Aggregate):
+class Registered(Aggregate):
+    """What the aggregates of Python functions have in common."""
+
+    def _value(self, rows: Array) -> int:
+        """Return the aggregate of a group's rows; a function of sets has one, its set."""
+        aggregation = self._aggregation
+        assert aggregation.target is not None
+        group = rows[list(aggregation.group), 0].tolist()
+        return self._calls.result(rows[aggregation.target].tolist(), group)
+
+
+class SetFunctions(Registered):
     """Keeps a function of the sets of groups."""
 
     name = "set function"
@@ -43,15 +54,8 @@ class SetFunctions(Aggregate):
         """Return whether an aggregate is a function of sets."""
         return isinstance(aggregation.algebra, SetFunction)
 
-    def _value(self, rows: Array) -> int:
-        """Return the function of the one set that a group has."""
-        aggregation = self._aggregation
-        assert aggregation.target is not None
-        group = rows[list(aggregation.group), 0].tolist()
-        return self._calls.result(rows[aggregation.target].tolist(), group)
 
-
-class GroupSums(Aggregate):
+class GroupSums(Registered):
     """Keeps sums in an Abelian group that is given by Python functions."""
 
     name = "group sums"

@@ -271,7 +271,7 @@ class Codec:
     def encode_rows(self, rows: Collection[Row], types: Sequence[Type]) -> Ordinals:
         """Return the rows as columns of ordinals, an array of shape (columns, rows)."""
         n = len(rows)
-        if 0 < n <= _FEW:
+        if types and 0 < n <= _FEW:
             encoders = map(self.encoder, types)
             return np.array(
                 [[encode(row[i]) for row in rows] for i, encode in enumerate(encoders)], np.int64
