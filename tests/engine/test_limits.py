@@ -8,6 +8,7 @@ import pytest
 
 import tidelog
 from tests.engine.budget import always_bootstrap, always_update
+from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.limits import resident_memory, size_in_bytes
 
 RUNAWAY = """
@@ -26,6 +27,18 @@ reach(x, z) :- reach(x, y), edge(y, z).
 
 def chain(length: int) -> list[tuple[int, int]]:
     return [(i, i + 1) for i in range(length)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Have the kernels ready: compiling them takes longer than the time limits here."""
+    for budget in (None, 0.0):
+        db = tidelog.Database(RUNAWAY, level_limit=20)
+        for strategy in db._engine.strategies:  # type: ignore[attr-defined]
+            if isinstance(strategy, Elastic):
+                strategy.budget = budget
+        with pytest.raises(tidelog.LimitError), db.transaction() as tx:
+            tx.insert("start", [(1,)])
 
 
 @pytest.mark.parametrize("how", ["update", "bootstrap"])
