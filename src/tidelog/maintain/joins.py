@@ -29,7 +29,8 @@ from tidelog.plan.body import (
     is_external,
     outputs,
 )
-from tidelog.plan.order import Orderer, Stats, computed_slots
+from tidelog.plan.order import Orderer, Stats
+from tidelog.plan.staging import first_externals, needing_externals, reachable_slots, wanted_later
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.index import Index
 from tidelog.store.layout import Layout
@@ -157,7 +158,7 @@ class RuleJoin:
         known: set[str] = set(rule.constants)
         carried: tuple[str, ...] | None = None
         while True:
-            later = _needing_externals(conditions)
+            later = needing_externals(conditions)
             have = known.union(carried or ())
             if later:
                 now = [
@@ -165,12 +166,12 @@ class RuleJoin:
                     for i in waiting
                     if i == self._driver_place or not (self._atoms[i].slots & later)
                 ]
-                reachable = _reachable(self._atoms, now, conditions, have)
-                externals = _first_externals(conditions, reachable)
+                reachable = reachable_slots(self._atoms, now, conditions, have)
+                externals = first_externals(conditions, reachable)
                 if not externals:  # they need what only the atoms put off can bind
                     now = [i for i in waiting if not self._atoms[i].negated]
-                    reachable = _reachable(self._atoms, now, conditions, have)
-                    externals = _first_externals(conditions, reachable)
+                    reachable = reachable_slots(self._atoms, now, conditions, have)
+                    externals = first_externals(conditions, reachable)
                 assert externals, f"no stage can compute what Python must: {rule.text}"
                 now = [
                     i
@@ -190,7 +191,7 @@ class RuleJoin:
             if not later:
                 yield self._stage(now, plain, known, carried, None, ())
                 return
-            wanted = _wanted_later(self._atoms, waiting, conditions, externals, rule)
+            wanted = wanted_later(self._atoms, waiting, conditions, externals, rule)
             slots = tuple(sorted((wanted & bound) - set(rule.constants)))
             yield self._stage(now, plain, known, carried, slots, externals)
             carried = tuple(sorted({*slots, *(s for c in externals for s in outputs(c))}))
@@ -523,82 +524,3 @@ def _in_column_order(batch: Run, order: tuple[int, ...]) -> Run:
     if order == tuple(range(len(order))):
         return batch
     return Run(sort_words(np.ascontiguousarray(batch.words[list(order)])))
-
-
-def _needing_externals(conditions: Sequence[Condition]) -> set[str]:
-    """Return the slots whose values depend on what Python computes."""
-    later: set[str] = set()
-    if not any(is_external(c) for c in conditions):
-        return later
-    later = {"%python"}
-    moved = True
-    while moved:
-        moved = False
-        for condition in conditions:
-            depends = is_external(condition) or bool(condition.inputs & later)
-            if isinstance(condition, Assign) and isinstance(condition.value, str):
-                depends = condition.value in later
-            if depends and not later.issuperset(outputs(condition)):
-                later.update(outputs(condition))
-                moved = True
-    return later
-
-
-def _reachable(
-    atoms: Sequence[AtomUse],
-    places: Sequence[int],
-    conditions: Sequence[Condition],
-    known: set[str],
-) -> set[str]:
-    """Return the slots that the atoms and what can be computed from them bind."""
-    bound = set(known)
-    computed = computed_slots(conditions)
-    for i in places:
-        if not atoms[i].negated:
-            bound |= atoms[i].slots
-    moved = True
-    while moved:
-        moved = False
-        for condition in conditions:
-            if is_external(condition):
-                continue
-            if condition.inputs <= bound and not bound.issuperset(outputs(condition)):
-                bound.update(outputs(condition))
-                moved = True
-            if isinstance(condition, Assign) and isinstance(condition.value, str):
-                reverse = condition.into in bound and condition.value not in bound
-                if reverse and condition.value not in computed:
-                    bound.add(condition.value)
-                    moved = True
-    return bound
-
-
-def _first_externals(conditions: Sequence[Condition], bound: set[str]) -> tuple[Condition, ...]:
-    """Return the conditions that Python can compute from bound slots, and from each other."""
-    bound = set(bound)
-    taken: list[Condition] = []
-    moved = True
-    while moved:
-        moved = False
-        for condition in conditions:
-            if is_external(condition) and condition not in taken and condition.inputs <= bound:
-                taken.append(condition)
-                bound.update(outputs(condition))
-                moved = True
-    return tuple(taken)
-
-
-def _wanted_later(
-    atoms: Sequence[AtomUse],
-    waiting: Sequence[int],
-    conditions: Sequence[Condition],
-    externals: Sequence[Condition],
-    rule: Rule,
-) -> set[str]:
-    wanted = set(rule.head.slots)
-    for i in waiting:
-        wanted |= atoms[i].slots
-    for condition in (*conditions, *externals):
-        wanted |= condition.inputs
-        wanted.update(outputs(condition))
-    return wanted

@@ -1,0 +1,92 @@
+"""Which parts of a rule come before what Python must compute, and which after it.
+
+What the kernel cannot compute splits a join into stages (maintain/joins.py). These functions say
+what a stage can bind, which of Python's conditions it is followed by, and what is needed later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.plan.body import Assign, AtomUse, Condition, Rule, is_external, outputs
+from tidelog.plan.order import computed_slots
+
+
+def needing_externals(conditions: Sequence[Condition]) -> set[str]:
+    """Return the slots whose values depend on what Python computes."""
+    later: set[str] = set()
+    if not any(is_external(c) for c in conditions):
+        return later
+    later = {"%python"}
+    moved = True
+    while moved:
+        moved = False
+        for condition in conditions:
+            depends = is_external(condition) or bool(condition.inputs & later)
+            if isinstance(condition, Assign) and isinstance(condition.value, str):
+                depends = condition.value in later
+            if depends and not later.issuperset(outputs(condition)):
+                later.update(outputs(condition))
+                moved = True
+    return later
+
+
+def reachable_slots(
+    atoms: Sequence[AtomUse],
+    places: Sequence[int],
+    conditions: Sequence[Condition],
+    known: set[str],
+) -> set[str]:
+    """Return the slots that the atoms and what can be computed from them bind."""
+    bound = set(known)
+    computed = computed_slots(conditions)
+    for i in places:
+        if not atoms[i].negated:
+            bound |= atoms[i].slots
+    moved = True
+    while moved:
+        moved = False
+        for condition in conditions:
+            if is_external(condition):
+                continue
+            if condition.inputs <= bound and not bound.issuperset(outputs(condition)):
+                bound.update(outputs(condition))
+                moved = True
+            if isinstance(condition, Assign) and isinstance(condition.value, str):
+                reverse = condition.into in bound and condition.value not in bound
+                if reverse and condition.value not in computed:
+                    bound.add(condition.value)
+                    moved = True
+    return bound
+
+
+def first_externals(conditions: Sequence[Condition], bound: set[str]) -> tuple[Condition, ...]:
+    """Return the conditions that Python can compute from bound slots, and from each other."""
+    bound = set(bound)
+    taken: list[Condition] = []
+    moved = True
+    while moved:
+        moved = False
+        for condition in conditions:
+            if is_external(condition) and condition not in taken and condition.inputs <= bound:
+                taken.append(condition)
+                bound.update(outputs(condition))
+                moved = True
+    return tuple(taken)
+
+
+def wanted_later(
+    atoms: Sequence[AtomUse],
+    waiting: Sequence[int],
+    conditions: Sequence[Condition],
+    externals: Sequence[Condition],
+    rule: Rule,
+) -> set[str]:
+    """Return the slots that the head, other atoms and other conditions need."""
+    wanted = set(rule.head.slots)
+    for i in waiting:
+        wanted |= atoms[i].slots
+    for condition in (*conditions, *externals):
+        wanted |= condition.inputs
+        wanted.update(outputs(condition))
+    return wanted
