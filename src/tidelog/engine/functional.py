@@ -6,9 +6,9 @@ import numpy as np
 
 from tidelog.errors import FunctionalConflict
 from tidelog.logic.program import Program, Relation
-from tidelog.maintain.aggregate import GroupLookup
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.failures import HEAD, Attempt, match_atoms
+from tidelog.maintain.group_lookup import GroupLookup
 from tidelog.maintain.joins import Reading, reading
 from tidelog.plan.body import AtomUse, Rule
 from tidelog.store.relation import Version

@@ -10,8 +10,9 @@ import numpy as np
 
 from tidelog.kernel import rows as kernel
 from tidelog.kernel import table as t
-from tidelog.maintain.aggregate import Aggregate, Array
+from tidelog.maintain.aggregate import Array
 from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.group_wise import GroupWise
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
@@ -21,7 +22,7 @@ from tidelog.store.relation import Version
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
-class Extremes(Aggregate):
+class Extremes(GroupWise):
     """Keeps the smallest or largest value of the groups of a relation."""
 
     name = "extremes"

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from tidelog.errors import EvaluationError
 from tidelog.kernel.join import DEAD_NOW
-from tidelog.maintain.aggregate import Aggregate, Array
+from tidelog.maintain.aggregate import Array
+from tidelog.maintain.group_wise import FromRows
 from tidelog.maintain.grouped import ChangedGroups, changed_groups
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
@@ -30,7 +31,7 @@ from tidelog.store.run import Words, sort_words, sorted_order
 from tidelog.values.algebra import Group, SetFunction
 
 
-class Registered(Aggregate):
+class Registered(FromRows):
     """What the aggregates of Python functions have in common."""
 
     def _value(self, rows: Array) -> int:

@@ -17,8 +17,9 @@ from __future__ import annotations
 import numpy as np
 
 from tidelog.errors import EvaluationError
-from tidelog.maintain.aggregate import Aggregate, Array
+from tidelog.maintain.aggregate import Array
 from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.group_wise import GroupWise
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
@@ -28,7 +29,7 @@ from tidelog.store.value_tree import ValueTree, key_part, value_tree
 from tidelog.values.algebra import Semigroup
 
 
-class Scans(Aggregate):
+class Scans(GroupWise):
     """Keeps the results of an associative operation on the groups of a relation."""
 
     name = "scans"

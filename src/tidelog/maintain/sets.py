@@ -29,8 +29,9 @@ from __future__ import annotations
 import numpy as np
 
 from tidelog.kernel.join import DEAD_NOW
-from tidelog.maintain.aggregate import Aggregate, Array
+from tidelog.maintain.aggregate import Array
 from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.group_wise import FromRows
 from tidelog.maintain.grouped import ChangedGroups, changed_groups
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
@@ -40,7 +41,7 @@ from tidelog.store.run import Words, sort_words
 from tidelog.store.sets import EMPTY
 
 
-class Sets(Aggregate):
+class Sets(FromRows):
     """Keeps the sets of the values of the groups of a relation."""
 
     name = "sets"

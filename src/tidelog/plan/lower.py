@@ -8,7 +8,7 @@
       p(x, n) :- q(x), n = count : { r(x, y), y > 2 }.
 
       source(x, y)    :- r(x, y), y > 2.              the assignments of the body
-      result(x, n)    :  count over source, by x      kept by maintain/aggregate.py
+      result(x, n)    :  count over source, by x      kept by maintain/aggregations.py
       wanted(x)       :- q(x).                        the groups that the rule asks for
       value(x, n)     :- result(x, n).
       value(x, 0)     :- wanted(x), !source(x, _).    only if the aggregate has a neutral element
