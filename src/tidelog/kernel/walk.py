@@ -38,7 +38,7 @@ ARRAY_COLUMNS = 4  # address and shape
 ARRAY_COUNT = 18
 
 # What the kernel returns.
-DONE, AGAIN, ROOM, WIDER_VALUE, WIDER_COUNTS, LARGER_TABLE, FAILED = range(7)
+DONE, AGAIN, ROOM, WIDER_VALUE, WIDER_COUNTS, LARGER_TABLE, FAILED, MORE = range(8)
 
 # Fields of the walk's state. The queue has the rows of all levels; those of the level at hand are
 # from START to END, those of the next one from END to QUEUED.
@@ -53,6 +53,7 @@ _A_WHILE = 200_000  # instantiations: then the caller looks at the clock
 _DEAD_NOW = 1 << 29
 _NEVER = np.int64(_DEAD_NOW)
 _MOST_NARROW = (1 << 31) - 1
+_NO_KEYS = np.zeros((2, 1), np.int64)  # where nothing waits
 
 
 @njit(cache=True, inline="always")
@@ -161,19 +162,35 @@ def _go_on(programs, by_column, queue, arranged, out, state):
 
 
 @njit(cache=True)
-def _next_level(given_levels, state):
-    """Return the next level that has rows: queued ones, or given ones; -1 for none."""
-    if state[QUEUED] > state[END]:
-        return state[AT_LEVEL] + 1
-    if state[PENDING] < given_levels.shape[0]:
-        return given_levels[state[PENDING]]
-    return np.int64(-1)
-
-
-@njit(cache=True)
 def _queue(queue, at, words, rows, i):
     for w in range(words):
         queue[w, at] = rows[w, i]
+
+
+@njit(cache=True)
+def _next_level(given, given_levels, words, queue, keys, waiting, is_settling, state):
+    """Go on to the next level that has rows: queued ones, and given ones, which are queued now.
+
+    A given row that waits to be settled may have got a lower level meanwhile: it was queued then.
+    """
+    if state[QUEUED] > state[END]:
+        level = state[AT_LEVEL] + 1
+    elif state[PENDING] < given_levels.shape[0]:
+        level = given_levels[state[PENDING]]
+    else:
+        return DONE
+    state[AT_LEVEL] = level - 1  # until all given rows of the level are queued
+    while state[PENDING] < given_levels.shape[0] and given_levels[state[PENDING]] == level:
+        if state[QUEUED] == queue.shape[1]:
+            return ROOM
+        i = state[PENDING]
+        if not is_settling or waiting[LEVEL, place(keys, waiting, words, given, i)] == level:
+            _queue(queue, state[QUEUED], words, given, i)
+            state[QUEUED] += 1
+        state[PENDING] += 1
+    state[AT_LEVEL] = level
+    state[START], state[END] = state[END], state[QUEUED]
+    return MORE
 
 
 @njit(cache=True)
@@ -207,18 +224,11 @@ def lose(programs, table, words, by_column, given, given_levels, queue, arranged
     """Take out rows and all that depends on them: `given`, by level, and what the queue gets."""
     while True:
         if state[PROGRAM] == programs.shape[0]:
-            level = _next_level(given_levels, state)
-            if level < 0:
-                return DONE
-            state[AT_LEVEL] = level - 1  # until all given rows of the level are queued
-            while state[PENDING] < given_levels.shape[0] and given_levels[state[PENDING]] == level:
-                if state[QUEUED] == queue.shape[1]:
-                    return ROOM
-                _queue(queue, state[QUEUED], words, given, state[PENDING])
-                state[QUEUED] += 1
-                state[PENDING] += 1
-            state[AT_LEVEL] = level
-            state[START], state[END] = state[END], state[QUEUED]
+            status = _next_level(
+                given, given_levels, words, queue, _NO_KEYS, _NO_KEYS, False, state
+            )
+            if status != MORE:
+                return status
             state[PROGRAM] = 0
             state[LEVELS] += 1
             continue
@@ -288,20 +298,10 @@ def settle(
     """
     while True:
         if state[PROGRAM] == programs.shape[0]:
-            level = _next_level(given_levels, state)
-            if level < 0:
-                return DONE
-            state[AT_LEVEL] = level - 1  # until all given rows of the level are queued
-            while state[PENDING] < given_levels.shape[0] and given_levels[state[PENDING]] == level:
-                if state[QUEUED] == queue.shape[1]:
-                    return ROOM
-                at = place(keys, waiting, words, given, state[PENDING])
-                if waiting[LEVEL, at] == level:
-                    _queue(queue, state[QUEUED], words, given, state[PENDING])
-                    state[QUEUED] += 1
-                state[PENDING] += 1
-            state[AT_LEVEL] = level
-            state[START], state[END] = state[END], state[QUEUED]
+            status = _next_level(given, given_levels, words, queue, keys, waiting, True, state)
+            if status != MORE:
+                return status
+            level = state[AT_LEVEL]
             for i in range(state[START], state[END]):
                 levels[i] = level
                 counts[i] = waiting[COUNT, place(keys, waiting, words, queue, i)]
