@@ -196,3 +196,42 @@ def test_values_of_equal_rows_are_counted_once() -> None:
     assert (kernel.rows("d"), kernel.rows("k")) == ({(1, 1)}, {(1, 1)})
     sources = [layer.aggregation.source for layer, _ in kernel._strategies if layer.aggregation]
     assert sources[1] == "d", "the rows of `d` are different without a projection"
+
+
+COPIED = """
+    .decl r(g: number, v: number)
+    .decl a(g: number, x: number)
+    a(g, x) :- r(g, _), x = sum v : { r(g, v) }.
+    .decl swapped(x: number, g: number)
+    swapped(x, g) :- r(g, _), x = sum v : { r(g, v) }.
+    .decl above(g: number)
+    above(g) :- a(g, x), x > 3.
+"""
+
+
+def test_a_view_that_copies_sums_may_be_given_rows_as_well() -> None:
+    rng = seeded("copied sums")
+    program = Program.parse(COPIED)
+    kernel, reference = KernelEngine(program, {}), ReferenceEngine(program, {})
+    held: dict[str, set[tuple[object, ...]]] = {name: set() for name in ("r", "a", "swapped")}
+    for _ in range(60):
+        inserted: dict[str, set[tuple[object, ...]]] = {}
+        deleted: dict[str, set[tuple[object, ...]]] = {}
+        for name in rng.sample(sorted(held), rng.randint(1, 3)):
+            rows = [(rng.randrange(3), rng.randrange(5)) for _ in range(4)]
+            inserted[name] = set(rows[:2])
+            deleted[name] = (set(rows[2:]) | set(sorted(held[name])[:1])) - inserted[name]
+            held[name] = (held[name] | inserted[name]) - deleted[name]
+        found, wanted = kernel.apply(inserted, deleted), reference.apply(inserted, deleted)
+        for name in program.relations:
+            assert kernel.rows(name) == reference.rows(name), name
+            assert (name in found.changes) == (name in wanted.changes), name
+            if name in found.changes:
+                assert found.changes[name].inserted == wanted.changes[name].inserted
+                assert found.changes[name].deleted == wanted.changes[name].deleted
+        kernel._check()
+    results = kernel._catalog.passed_on
+    assert results and not any(result.stored for result in results), "rows are stored twice"
+    fresh = KernelEngine(program, held)
+    for name in program.relations:
+        assert kernel.state(name) == fresh.state(name), name

@@ -72,7 +72,7 @@ class Past:
             domain.widen(low, high)
         past = StoredRelation(name, domains)
         rows, came, went = (
-            sort_words(past.pack(ordinals - past.biases)) for ordinals in (now, came, went)
+            sort_words(past.pack_ordinals(ordinals)) for ordinals in (now, came, went)
         )
         if changes:
             rows = sort_words(np.concatenate([without(rows, came), went], axis=1))

@@ -136,7 +136,7 @@ class Keeper:
         if records:
             saving.replay(engine, records)
         epoch = records[-1].epoch if records else saved.epoch
-        engine.last_epoch = replace(engine.last_epoch, epoch=epoch)
+        engine.last_epoch = engine.last_epoch._replace(epoch=epoch)
         segment = manifest.segments[-1]
         size = files.size(segment.name)
         keeper._log = Log.resume(files, manifest.identity, segment, last)

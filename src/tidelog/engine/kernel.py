@@ -16,7 +16,6 @@ from tidelog.engine.recompute import Recompute
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.errors import EvaluationError
-from tidelog.kernel.join import DEAD_NOW
 from tidelog.logic.program import Program
 from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.catalog import Catalog
@@ -115,6 +114,8 @@ class KernelEngine:
             try:
                 layers = self._run_layers(first=True)
                 self._functional.check(new_only=False)
+                for relation in catalog.passed_on:
+                    relation.replace_runs([])
                 catalog.stamp = object()
                 if self._expects_updates:
                     for _, strategy in self._strategies:
@@ -229,10 +230,10 @@ class KernelEngine:
         """Compute an epoch and commit it; return what it ignored, what was done, what changed."""
         catalog = self._catalog
         catalog.meter.start()
-        if not all(catalog.fits(n, o) for n, both in encoded.items() for o in both if o.size):
-            for name, both in encoded.items():
-                for ordinals in both:
-                    catalog.fit(name, ordinals)
+        changed = [
+            catalog.fit(name, ordinals) for name, both in encoded.items() for ordinals in both
+        ]
+        if any(changed):
             catalog.relayout()
         while True:
             try:
@@ -277,8 +278,7 @@ class KernelEngine:
             new, present = relation.split(catalog.pack(name, adds))
             absent, gone = relation.split(catalog.pack(name, removes))
             relation.add(new, None, None)
-            if gone.shape[1]:
-                relation.set_marks(gone, np.full(gone.shape[1], DEAD_NOW, np.int32))
+            relation.remove(gone)
             relation.delta = Delta(new, gone)
             if present.shape[1] or absent.shape[1]:
                 ignored[name] = Ignored(

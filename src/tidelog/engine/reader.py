@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from tidelog.durable import manifest as manifests
 from tidelog.durable.epochs import EpochRecord
 from tidelog.durable.extents import Arrays
@@ -34,7 +32,6 @@ from tidelog.engine.saving import (
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.engine.view import Change, View
 from tidelog.errors import StateError, UsageError
-from tidelog.kernel.join import DEAD_NOW
 from tidelog.logic.program import Program, Relation
 from tidelog.maintain.catalog import Catalog
 from tidelog.plan.lower import lower
@@ -172,7 +169,7 @@ class DatabaseReader:
         for name, (came, went) in nets.items():
             relation = catalog.relations[name]
             dead = catalog.pack(name, went)
-            relation.set_marks(dead, np.full(dead.shape[1], DEAD_NOW, np.int32))
+            relation.remove(dead)
             relation.add(catalog.pack(name, came), None, None)
             relation.commit()
         self._epoch = records[-1].epoch

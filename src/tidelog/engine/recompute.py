@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from tidelog.kernel.join import DEAD_NOW
 from tidelog.logic import program as p
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
@@ -59,7 +58,7 @@ class Recompute:
             relation = catalog.relations[name]
             before = relation.rows(Version.OLD)
             inserted, deleted = without(after, before), without(before, after)
-            relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+            relation.remove(deleted)
             relation.add(inserted, None, _ones(inserted))
             relation.delta = Delta(inserted, deleted)
         self.choice = Choice("bootstrap", "it is always evaluated anew")

@@ -91,6 +91,8 @@ class Transaction:
             name: self._inserted[name] & self._deleted[name]
             for name in self._inserted.keys() & self._deleted.keys()
         }
+        if not both:
+            return self._inserted, self._deleted
         return (
             {name: rows - both.get(name, set()) for name, rows in self._inserted.items()},
             {name: rows - both.get(name, set()) for name, rows in self._deleted.items()},

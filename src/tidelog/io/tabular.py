@@ -53,7 +53,8 @@ class RowReader:
 
 def _checked(data: Any, relation: Relation, checks: list[Callable[[Any], Any]]) -> list[Row]:
     rows: list[Row] = []
-    for number, raw in enumerate(_raw_rows(data, relation)):
+    source = data if isinstance(data, list) else _raw_rows(data, relation)
+    for number, raw in enumerate(source):
         if not isinstance(raw, tuple | list) or len(raw) != relation.arity:
             shape = f"{len(raw)} values" if isinstance(raw, tuple | list) else repr(raw)
             hint = " (a row is a tuple: write `[(value,)]`)" if relation.arity == 1 else ""
@@ -78,7 +79,7 @@ def _raw_rows(data: Any, relation: Relation) -> Iterator[Any]:
         raise DataError(
             f"rows for `{relation.name}` must be tuples or a table, not {type(data).__name__}"
         )
-    table = None if isinstance(data, list) else _as_arrow(data)
+    table = _as_arrow(data)
     if table is None:
         yield from data
         return

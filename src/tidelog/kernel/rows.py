@@ -452,3 +452,26 @@ def unpack(rows, n, fields, columns):
         target = columns[c]
         for i in range(n):
             target[i] = (source[i] >> shift) & mask
+
+
+@njit(cache=True)
+def pack_ordinals(columns, n, fields, into):
+    """Write columns of ordinals as rows of words; `fields` have the bias of each column last."""
+    for w in range(into.shape[0]):
+        for i in range(n):
+            into[w, i] = 0
+    for c in range(fields.shape[0]):
+        source, bias = columns[c], fields[c, 3]
+        target, shift = into[fields[c, 0]], fields[c, 1]
+        for i in range(n):
+            target[i] += (source[i] - bias) << shift
+
+
+@njit(cache=True)
+def unpack_ordinals(rows, n, fields, columns):
+    """Write rows of words as columns of ordinals; `fields` have the bias of each column last."""
+    for c in range(fields.shape[0]):
+        source, shift, mask, bias = rows[fields[c, 0]], fields[c, 1], fields[c, 2], fields[c, 3]
+        target = columns[c]
+        for i in range(n):
+            target[i] = ((source[i] >> shift) & mask) + bias

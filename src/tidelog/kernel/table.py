@@ -232,6 +232,8 @@ def bury(table, log, logged, dead):
 
     Returns whether all marks are those of an epoch that is over: no row is still flagged.
     """
+    for r in range(table.shape[0]):
+        dead[r] = 0
     for i in range(logged):
         r, at = log[0, i], log[1, i]
         mark = load32(table[r, MARKS], at)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.program import CHUNK
 from tidelog.maintain.progress import Meter
-from tidelog.plan.body import Assign, Rule
+from tidelog.plan.body import Assign, Rule, copied_columns
 from tidelog.plan.lower import relations_read
 from tidelog.plan.lowered import Layer, Lowered
 from tidelog.plan.order import Stats
-from tidelog.store.codec import Codec
+from tidelog.store.codec import FEW, Codec
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words, sort_words
@@ -50,9 +51,15 @@ class Catalog:
                 else self.relations[name]
             )
         self.derived = frozenset(derived)
+        self._everything = tuple(
+            dict.fromkeys(r for n in lowered.relations for r in (self.relations[n], self.given[n]))
+        )
+        self.passed_on: list[StoredRelation] = []
+        """Relations of which only the changes are wanted: they have rows during a bootstrap."""
         self._stats: dict[tuple[str, int], Stats] = {}
         self._buffers: dict[int, list[NDArray[np.int64]]] = {}
         self._fields: dict[Type, _RecordFields] = {}
+        self._encoders: dict[str, list[Callable[[Any], int]]] = {}
         self.meter = Meter()
         self.stamp = object()
         """Replaced when plans may be out of date: when sizes have changed much, or layouts."""
@@ -83,12 +90,9 @@ class Catalog:
             fields = self._fields[type_] = _RecordFields(len(self.codec.records[type_.record]))
         return fields.address(self.codec.table(type_).items, field)
 
-    def everything(self) -> Iterator[StoredRelation]:
-        """Yield every stored relation once."""
-        for name, relation in self.relations.items():
-            yield relation
-            if self.given[name] is not relation:
-                yield self.given[name]
+    def everything(self) -> Sequence[StoredRelation]:
+        """Return every stored relation once."""
+        return self._everything
 
     def shown(self, layer: Layer) -> frozenset[str]:
         """Return the relations of a layer that others read within the same epoch."""
@@ -103,6 +107,25 @@ class Catalog:
                 if other.recompute is not None:
                     read |= relations_read(other.recompute)
         return frozenset(read.intersection(layer.relations))
+
+    def is_only_copied(self, name: str) -> bool:
+        """Return whether nothing reads a relation but rules that copy it.
+
+        Such a rule turns changes into changes and never looks at the rows before them.
+        """
+        if self.checked:
+            return False
+        for layer in self.lowered.layers:
+            for rule in layer.rules:
+                is_copy = not layer.recursive and copied_columns(rule) is not None
+                if not is_copy and any(atom.relation == name for atom in rule.atoms):
+                    return False
+            aggregation = layer.aggregation
+            if aggregation is not None and name in (aggregation.source, aggregation.wanted):
+                return False
+            if layer.recompute is not None and name in relations_read(layer.recompute):
+                return False
+        return True
 
     # --- values ---
 
@@ -120,7 +143,16 @@ class Catalog:
         types = self.types(name)
         if not rows or not types:
             return np.zeros((max(1, len(types)), len(rows) and 1), np.int64)
+        if len(rows) <= FEW:
+            return self.codec.encode_few(rows, self._encoders_of(name))
         return self.codec.encode_rows(rows, types)
+
+    def _encoders_of(self, name: str) -> list[Callable[[Any], int]]:
+        """Return the encoders of the columns of a relation, which are found once."""
+        found = self._encoders.get(name)
+        if found is None:
+            found = self._encoders[name] = [self.codec.encoder(t) for t in self.types(name)]
+        return found
 
     def decode(self, name: str, words: Words) -> list[Row]:
         """Return stored rows as rows of values."""
@@ -132,13 +164,6 @@ class Catalog:
         if not types:
             return [()] * ordinals.shape[1]
         return self.codec.decode_rows(ordinals, types)
-
-    def fits(self, name: str, ordinals: NDArray[np.int64]) -> bool:
-        """Return whether the domains of a relation have room for ordinals."""
-        return all(
-            domain.covers(low, high)
-            for low, high, domain in extremes(ordinals, self._domains[name])
-        )
 
     def fit(self, name: str, ordinals: NDArray[np.int64]) -> bool:
         """Widen the domains of a relation for new ordinals; return whether any has changed."""
@@ -159,7 +184,7 @@ class Catalog:
         relation = self.relations[name]
         if ordinals.shape[1] == 0:
             return relation.no_rows()
-        rows = relation.pack(ordinals - relation.biases)
+        rows = relation.pack_ordinals(ordinals)
         if rows.shape[1] == 1:
             return rows
         rows = sort_words(rows)

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel.join import DEAD_NOW, PLAIN
+from tidelog.kernel.join import PLAIN
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.gather import Tally
 from tidelog.maintain.joins import Reader, Reading, reading
 from tidelog.maintain.lacking import Lacking
 from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
-from tidelog.plan.body import AtomUse, Rule
+from tidelog.plan.body import AtomUse, copied_columns
 from tidelog.plan.lowered import Layer
 from tidelog.store.relation import Delta, StoredRelation, Version
 from tidelog.store.run import Run, Words
@@ -131,7 +131,7 @@ class Counting:
             relation.set_counts(found, counts)
             if least == 0:
                 deleted = _columns(change.rows, present & (counts == 0))
-                relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+                relation.remove(deleted)
         if there == 0 and least > 0:
             inserted = change.rows
             relation.add(inserted, None, counts)
@@ -156,9 +156,7 @@ class Counting:
             self.choice = UPDATE
             inserted, deleted = delta.inserted, delta.deleted
             self._catalog.meter.found(inserted.shape[1] + deleted.shape[1])
-            self._relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
-            self._relation.add(inserted, None, np.ones(inserted.shape[1], np.int64))
-            self._relation.delta = Delta(inserted, deleted)
+            self._relation.change(inserted, deleted)
 
     def _copied(self, relation: str, rows: Words, columns: tuple[int, ...]) -> Words:
         """Return rows of another relation as rows of this one, with some of their columns."""
@@ -175,16 +173,6 @@ class Counting:
             return reading(index, version)
 
         return read
-
-
-def copied_columns(rule: Rule) -> tuple[int, ...] | None:
-    """Return the columns that a rule copies, if that is all it does: no join is needed then."""
-    if len(rule.atoms) != 1 or rule.atoms[0].negated or rule.conditions or rule.constants:
-        return None
-    args = rule.atoms[0].args
-    head = rule.head.args
-    # Columns with the same slot have the same domain, and so the same codes.
-    return tuple(map(args.index, head)) if set(head) <= set(args) else None
 
 
 def _columns(rows: Words, which: NDArray[np.bool_]) -> Words:

@@ -11,7 +11,6 @@ from abc import abstractmethod
 import numpy as np
 
 from tidelog.errors import EvaluationError
-from tidelog.kernel import join as k
 from tidelog.maintain.aggregate import Aggregate, Array
 from tidelog.maintain.calls import Calls
 from tidelog.maintain.catalog import Catalog
@@ -19,7 +18,7 @@ from tidelog.maintain.group_lookup import GroupLookup
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.relation import Delta, Version, without
+from tidelog.store.relation import Version, without
 
 
 class GroupWise(Aggregate):
@@ -55,10 +54,7 @@ class GroupWise(Aggregate):
         _, held = self._held.read(groups, Version.NEW)
         before = self._catalog.pack(self._aggregation.result, held)
         inserted, deleted = without(after, before), without(before, after)
-        relation = self._result
-        relation.set_marks(deleted, np.full(deleted.shape[1], k.DEAD_NOW, np.int32))
-        relation.add(inserted, None, np.ones(inserted.shape[1], np.int64))
-        relation.delta = Delta(inserted, deleted)
+        self._result.change(inserted, deleted)
 
     def check(self) -> None:
         """Assert that the result is that of the source."""

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.errors import EvaluationError
-from tidelog.kernel.join import DEAD_NOW
 from tidelog.maintain.aggregate import Array
 from tidelog.maintain.group_wise import FromRows
 from tidelog.maintain.grouped import ChangedGroups, changed_groups
@@ -88,7 +87,7 @@ class GroupSums(Registered):
         delta = self._source.delta
         change = changed_groups(self._source, self._aggregation, delta.inserted, delta.deleted)
         numbers, held = self._held.read(change.groups, Version.NEW)
-        before = self._result.pack(held - self._result.biases)
+        before = self._result.pack_ordinals(held)
         found = self._result.find(before)
         after, support, kept = self._added(change, numbers, held[-1], found.counts)
         same = kept & (after == before).all(axis=0)
@@ -101,7 +100,7 @@ class GroupSums(Registered):
         inserted = np.ascontiguousarray(inserted[:, order])
         deleted = sort_words(np.ascontiguousarray(before[:, ~same]))
         relation = self._result
-        relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+        relation.remove(deleted)
         relation.add(inserted, None, supports[order])
         relation.delta = Delta(inserted, deleted)
 
@@ -153,7 +152,7 @@ class GroupSums(Registered):
     def _all_of(self, groups: Array) -> ChangedGroups:
         """Return all values of groups as a change."""
         _, columns = self._rows_of.read(groups, Version.NEW)
-        rows = self._source.pack(np.ascontiguousarray(columns - self._source.biases))
+        rows = self._source.pack_ordinals(np.ascontiguousarray(columns))
         return changed_groups(self._source, self._aggregation, rows, self._source.no_rows())
 
     def _without_row(self, groups: Array) -> Array:

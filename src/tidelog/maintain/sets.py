@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidelog.kernel.join import DEAD_NOW
 from tidelog.maintain.aggregate import Array
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.group_wise import FromRows
@@ -36,7 +35,7 @@ from tidelog.maintain.grouped import ChangedGroups, changed_groups
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.relation import Delta, Version
+from tidelog.store.relation import Version
 from tidelog.store.run import Words, sort_words
 from tidelog.store.sets import EMPTY
 
@@ -87,10 +86,7 @@ class Sets(FromRows):
         differs = before != after
         deleted = self._set_rows(change.groups[:, differs], before[differs])
         inserted = self._set_rows(change.groups[:, differs], after[differs])
-        relation = self._result
-        relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
-        relation.add(inserted, None, np.ones(inserted.shape[1], np.int64))
-        relation.delta = Delta(inserted, deleted)
+        self._result.change(inserted, deleted)
 
     # --- sets ---
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from tidelog.errors import EvaluationError
-from tidelog.kernel.join import DEAD_NOW
 from tidelog.maintain.aggregate import Aggregate, Array
-from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.catalog import Catalog, extremes
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
@@ -47,6 +46,10 @@ class Sums(Aggregate):
         self._own_key = np.arange(len(aggregation.group))
         self._sums = Accumulators(len(aggregation.group), _operation(aggregation))
         self._result.attached.append(self._sums)
+        # The view that copies them has the rows. What was there before is known from the sums.
+        self._stores_rows = not catalog.is_only_copied(aggregation.result)
+        if not self._stores_rows:
+            catalog.passed_on.append(self._result)
 
     def bootstrap(self) -> None:
         """Add up every group."""
@@ -73,15 +76,20 @@ class Sums(Aggregate):
         asked = self._wanted is not None and self._wanted.delta.inserted.shape[1] > 0
         self.choice = UPDATE if delta or asked else NOTHING
         if delta:
-            changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
+            added = delta.inserted.shape[1]
+            if added and delta.deleted.shape[1]:
+                changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
+            else:
+                changed = delta.inserted if added else delta.deleted
             relation = self._result
             relation.touched = True
-            gone, come = self._add(self._source.ordinals(changed), delta.inserted.shape[1])
+            gone, come = self._add(self._source.ordinals(changed), added)
             deleted = self._catalog.pack(relation.name, gone)
             inserted = self._catalog.pack(relation.name, come)
-            relation.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
-            relation.add(inserted, None, np.ones(inserted.shape[1], np.int64))
-            relation.delta = Delta(inserted, deleted)
+            if self._stores_rows:
+                relation.change(inserted, deleted)
+            else:
+                relation.delta = Delta(inserted, deleted)
         if asked:
             assert self._wanted is not None
             groups = self._wanted.ordinals(self._wanted.delta.inserted)
@@ -97,6 +105,8 @@ class Sums(Aggregate):
         _, come = fresh.add(columns, self._key, self._aggregation.target, columns.shape[1])
         assert fresh.contents() == self._sums.contents(), "the sums are not those of the rows"
         rows = self._catalog.pack(self._aggregation.result, come)
+        if not self._stores_rows:
+            rows = self._result.no_rows()
         assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
 
     # --- adding up ---
@@ -111,9 +121,8 @@ class Sums(Aggregate):
         for group in self._sums.touched_overflowing().T:
             if self._is_asked(group):
                 raise self._overflow(group)
-        if come.shape[1]:
-            domain = self._result.domains[-1]
-            for extreme in (int(come[-1].min()), int(come[-1].max())):
+        for low, high, domain in extremes(come[-1:], self._result.domains[-1:]):
+            for extreme in (low, high):
                 if not domain.covers(extreme, extreme):
                     raise DomainOverflow(domain, extreme)
         return gone, come

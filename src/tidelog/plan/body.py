@@ -169,3 +169,13 @@ def is_external(condition: Condition) -> bool:
             return type_.kind is not Kind.NUMBER
         case _:
             return False
+
+
+def copied_columns(rule: Rule) -> tuple[int, ...] | None:
+    """Return the columns that a rule copies, if that is all it does: no join is needed then."""
+    if len(rule.atoms) != 1 or rule.atoms[0].negated or rule.conditions or rule.constants:
+        return None
+    args = rule.atoms[0].args
+    head = rule.head.args
+    # Columns with the same slot have the same domain, and so the same codes.
+    return tuple(map(args.index, head)) if set(head) <= set(args) else None

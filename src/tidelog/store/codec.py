@@ -38,7 +38,7 @@ from tidelog.values.types import SYMBOL, Field, Kind, Row, Type, record_type
 Ordinals = NDArray[np.int64]
 
 _SIGN = 1 << 63
-_FEW = 4  # so few rows are encoded value by value
+FEW = 4  # so few rows are encoded value by value
 _REVERSED = (1 << 63) - 1
 _EPOCH_DATE = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -271,11 +271,8 @@ class Codec:
     def encode_rows(self, rows: Collection[Row], types: Sequence[Type]) -> Ordinals:
         """Return the rows as columns of ordinals, an array of shape (columns, rows)."""
         n = len(rows)
-        if types and 0 < n <= _FEW:
-            encoders = map(self.encoder, types)
-            return np.array(
-                [[encode(row[i]) for row in rows] for i, encode in enumerate(encoders)], np.int64
-            )
+        if types and 0 < n <= FEW:
+            return self.encode_few(rows, [self.encoder(type_) for type_ in types])
         out = np.empty((len(types), n), np.int64)
         if not n:
             return out
@@ -290,6 +287,13 @@ class Codec:
             else:
                 out[i] = np.fromiter(map(self.encoder(type_), values), np.int64, n)
         return out
+
+    def encode_few(
+        self, rows: Collection[Row], encoders: Sequence[Callable[[Any], int]]
+    ) -> Ordinals:
+        """Return some rows as columns of ordinals, with an `encoder` for each column."""
+        columns = [[encode(row[i]) for row in rows] for i, encode in enumerate(encoders)]
+        return np.array(columns, np.int64)
 
     def decode_rows(self, columns: Ordinals, types: Sequence[Type]) -> list[Row]:
         """Return columns of ordinals as rows of values."""

@@ -34,7 +34,8 @@ class Domain:
 
     def covers(self, low: int, high: int) -> bool:
         """Return whether all ordinals in [low, high] have codes."""
-        return self.is_raw or (self.bias <= low and high - self.bias < 1 << self.bits)
+        bias, bits = self.bias, self.bits
+        return bits == RAW_BITS or (bias <= low and high - bias < 1 << bits)
 
     def code(self, ordinal: int) -> int:
         """Return the code of an ordinal; for one that is not covered -1, which no row has."""

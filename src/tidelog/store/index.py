@@ -28,6 +28,7 @@ from tidelog.store.run import (
     Marks,
     Run,
     Words,
+    largest,
     sort_marked,
     sort_words,
     sorted_order,
@@ -80,6 +81,8 @@ class Index:
         self.merges: list[Merge] = []
         self.captures: list[Capture] = []
         """What a snapshot that is being written has to know of changes."""
+        self._died = np.zeros(t.MOST_RUNS, np.int64)
+        """How many rows of each run died in the epoch that is committed."""
         self._table: NDArray[np.int64] = _NO_TABLE
         self._described: list[NDArray[np.int64] | None] = []
 
@@ -152,7 +155,7 @@ class Index:
         tail = self.tail
         if tail is None:
             self.tail = run
-            if len(run) <= SMALL:
+            if run.size <= SMALL:
                 run.need_marks()  # now, since rows of small runs soon die
             return
         if tail.marks is not None:
@@ -179,7 +182,7 @@ class Index:
     def set_counts(self, found: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found here."""
         n = counts.shape[0]
-        if n and int(counts.max()) > _MOST_NARROW:
+        if largest(counts) > _MOST_NARROW:
             self.widen_counts()
         tail = -1 if self.tail is None else len(self.runs)
         log = self.counts_log
@@ -208,13 +211,17 @@ class Index:
         """Make the tail a run like the others, and tidy up: a bounded amount of work."""
         tail, runs = self.tail, self.runs
         brought = self.marks_log.used + self.counts_log.used
+        if tail is None and not runs:
+            return
         self.tail = None  # the logs know nothing of it
         self._bury()
+        if runs and runs[-1].dead == runs[-1].size and not self.merges:
+            runs.pop()  # a row that came and went soon after is the usual case
         if tail is not None:
-            brought += len(tail)
-            if tail.marks is not None and int(tail.marks.max(initial=0)) > ALIVE:
+            brought += tail.size
+            if tail.marks is not None and largest(tail.marks) > ALIVE:
                 tail = without_dead(tail)
-            if len(tail):
+            if tail.size:
                 runs.append(tail)
         if not self._is_tidy():
             self._tidy(STEP + _STEPS_PER_ROW * brought)
@@ -225,7 +232,7 @@ class Index:
             return False
         before = 0
         for run in self.runs:
-            n = len(run)
+            n = run.size
             if run.dead * _DEAD_SHARE >= n or (before >= SMALL and n * _GROWTH > before):
                 return False
             before = n
@@ -235,10 +242,9 @@ class Index:
         """Let the rows that died in this epoch be dead; note all changes for a merge under way."""
         marks, counts = self.marks_log, self.counts_log
         if marks.used:
-            dead = np.zeros(len(self.runs), np.int64)
-            over = t.bury(self.table(), marks.columns, marks.used, dead)
+            over = t.bury(self.table(), marks.columns, marks.used, self._died)
             assert over, "a row is still flagged"
-            for run, died in zip(self.runs, dead.tolist(), strict=True):
+            for run, died in zip(self.runs, self._died.tolist(), strict=False):
                 run.dead += died
             self._renew_trees(marks)
         if self.merges:
@@ -251,8 +257,10 @@ class Index:
                         under_way.note(self.runs[number], positions)
         if self.captures:
             self._note_captures()
-        marks.clear()
-        counts.clear()
+        if marks.used:
+            marks.clear()
+        if counts.used:
+            counts.clear()
 
     def _renew_trees(self, marks: _Log) -> None:
         """Have scan trees follow the marks that this epoch has changed."""

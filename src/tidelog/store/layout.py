@@ -35,6 +35,8 @@ class Layout:
         self.words = len(words)
         self.by_column: NDArray[np.int64] = np.zeros((len(self.order), 3), np.int64)
         """(word, shift, mask) of each column, by its number."""
+        self.biased: NDArray[np.int64] = np.zeros((len(self.order), 4), np.int64)
+        """(word, shift, mask, bias) of each column: what ordinals are written by."""
         self.by_level: NDArray[np.int64] = np.zeros((len(self.order), 5), np.int64)
         """(word, shift, mask, mask of the bits before it, is it the last?), in sort order."""
         for word, columns in enumerate(words):
@@ -42,6 +44,7 @@ class Layout:
             for column in reversed(columns):
                 domain = domains[column]
                 self.by_column[column] = (word, shift, domain.mask)
+                self.biased[column] = (word, shift, domain.mask, domain.bias)
                 before = 0 if domain.is_raw else ~((1 << (shift + domain.bits)) - 1)
                 level = self.order.index(column)
                 self.by_level[level] = (

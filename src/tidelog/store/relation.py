@@ -33,6 +33,8 @@ from tidelog.store.run import (
 )
 
 _NO_ROWS: dict[int, Words] = {}  # for each number of words: made so often that it counts
+_DYING = np.full(1, DEAD_NOW, np.int32)
+_ONCE = np.ones(1, np.int64)
 
 
 class Version(enum.Enum):
@@ -83,16 +85,35 @@ class Found:
 
     def __init__(self, columns: NDArray[np.int64]) -> None:
         self.columns = columns
-        self.run: NDArray[np.int64] = columns[0]
+
+    @property
+    def run(self) -> NDArray[np.int64]:
         """The run of each row, -1 for none."""
-        self.position: NDArray[np.int64] = columns[1]
+        found: NDArray[np.int64] = self.columns[0]
+        return found
+
+    @property
+    def position(self) -> NDArray[np.int64]:
         """The position of each row in its run."""
-        self.marks: NDArray[np.int64] = columns[2]
+        found: NDArray[np.int64] = self.columns[1]
+        return found
+
+    @property
+    def marks(self) -> NDArray[np.int64]:
         """The marks that the rows had when they were found; 0 for rows that were not."""
-        self.counts: NDArray[np.int64] = columns[3]
+        found: NDArray[np.int64] = self.columns[2]
+        return found
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
         """The counts that the rows had when they were found; 0 for rows that were not."""
-        self.present: NDArray[np.bool_] = self.run >= 0
+        found: NDArray[np.int64] = self.columns[3]
+        return found
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
         """Which of the rows were found."""
+        return self.run >= 0
 
 
 class Attached(Protocol):
@@ -154,6 +175,13 @@ class StoredRelation:
         kernel.pack(codes, codes.shape[1], self.primary.layout.by_column, rows)
         return rows
 
+    def pack_ordinals(self, ordinals: NDArray[np.int64]) -> Words:
+        """Return columns of ordinals as rows, unsorted. They fit the domains."""
+        n = ordinals.shape[1]
+        rows = np.empty((self.words, n), np.int64)
+        kernel.pack_ordinals(ordinals, n, self.primary.layout.biased, rows)
+        return rows
+
     def unpack(self, rows: Words) -> NDArray[np.int64]:
         """Return rows as columns of codes."""
         codes = np.empty((len(self.domains), rows.shape[1]), np.int64)
@@ -162,17 +190,19 @@ class StoredRelation:
 
     def ordinals(self, rows: Words) -> NDArray[np.int64]:
         """Return rows as columns of ordinals."""
-        return self.unpacker()(rows)
+        fields, n = self.primary.layout.biased, rows.shape[1]
+        columns = np.empty((fields.shape[0], n), np.int64)
+        kernel.unpack_ordinals(rows, n, fields, columns)
+        return columns
 
     def unpacker(self) -> Callable[[Words], NDArray[np.int64]]:
         """Return what turns rows into columns of ordinals, as long as there are such rows."""
-        fields, biases = self.primary.layout.by_column, self.biases
+        fields = self.primary.layout.biased
 
         def ordinals(rows: Words) -> NDArray[np.int64]:
-            codes = np.empty((len(fields), rows.shape[1]), np.int64)
-            kernel.unpack(rows, rows.shape[1], fields, codes)
-            codes += biases
-            return codes
+            columns = np.empty((len(fields), rows.shape[1]), np.int64)
+            kernel.unpack_ordinals(rows, rows.shape[1], fields, columns)
+            return columns
 
         return ordinals
 
@@ -227,7 +257,11 @@ class StoredRelation:
     @property
     def stored(self) -> int:
         """The number of rows in the runs, dead ones included: a size that costs nothing."""
-        return sum(len(run) for run in self.primary.all_runs())
+        tail = self.primary.tail
+        rows = 0 if tail is None else tail.size
+        for run in self.primary.runs:
+            rows += run.size
+        return rows
 
     @property
     def indexes(self) -> dict[tuple[int, ...], Index]:
@@ -240,21 +274,14 @@ class StoredRelation:
         The order of codes is that of ordinals before and after, so runs stay sorted.
         """
         old = [(index, index.layout) for index in self._indexes.values()]
-        shifts = _column(
-            [
-                old - new.bias
-                for old, new in zip(self.biases[:, 0].tolist(), self.domains, strict=True)
-            ]
-        )
         for index, layout in old:
             index.layout = Layout(layout.order, self.domains)
             for run in index.runs:
                 n = len(run)
-                codes = np.empty((len(self.domains), n), np.int64)
-                kernel.unpack(run.words, n, layout.by_column, codes)
-                codes += shifts
+                columns = np.empty((len(self.domains), n), np.int64)
+                kernel.unpack_ordinals(run.words, n, layout.biased, columns)
                 words = np.empty((index.layout.words, n), np.int64)
-                kernel.pack(codes, n, index.layout.by_column, words)
+                kernel.pack_ordinals(columns, n, index.layout.biased, words)
                 run.rewrite(words)
             index.merges.clear()  # they would mix the layouts; they start again
             index.forget_table()
@@ -303,9 +330,13 @@ class StoredRelation:
 
     def split(self, rows: Words) -> tuple[Words, Words]:
         """Return the rows that are not here, and those that are."""
-        if rows.shape[1] == 0:
+        n = rows.shape[1]
+        if n == 0:
             return rows, rows
-        present = self.find(rows).present
+        found = self.find(rows)
+        if n == 1:
+            return (self.no_rows(), rows) if found.columns[0, 0] >= 0 else (rows, self.no_rows())
+        present = found.present
         there = int(np.count_nonzero(present))
         if there == len(present):
             return self.no_rows(), rows
@@ -337,6 +368,22 @@ class StoredRelation:
             self.touched = True
             for index in self._indexes.values():
                 index.set_marks(rows, marks, self.primary.layout)
+
+    def remove(self, rows: Words) -> None:
+        """Have sorted rows of earlier epochs die in this one."""
+        n = rows.shape[1]
+        if n:
+            self.set_marks(rows, _DYING if n == 1 else np.full(n, DEAD_NOW, np.int32))
+
+    def change(self, inserted: Words, deleted: Words) -> None:
+        """Have sorted rows come and others go, all that changes here; each has one derivation."""
+        self.remove(deleted)
+        n = inserted.shape[1]
+        once = None
+        if self.counted:
+            once = _ONCE if n == 1 else np.ones(n, np.int64)
+        self.add(inserted, None, once)
+        self.delta = Delta(inserted, deleted)
 
     def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found."""
@@ -390,7 +437,7 @@ class StoredRelation:
         self.delta = Delta(without(after, before), without(before, after))
         if shown:
             deleted, inserted = self.delta.deleted, self.delta.inserted
-            self.set_marks(deleted, np.full(deleted.shape[1], DEAD_NOW, np.int32))
+            self.remove(deleted)
             ones = np.ones(inserted.shape[1], np.int64) if self.counted else None
             self.add(inserted, np.zeros(inserted.shape[1], np.int32), ones)
         self._replacement = other

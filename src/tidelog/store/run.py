@@ -36,8 +36,8 @@ class Run:
     """Sorted rows. Without marks all of them are alive at level 0; without counts none is kept."""
 
     __slots__ = (
-        "_counts", "_directory", "_marks", "_shift", "_size", "dead", "marks_address", "row",
-        "saved", "trees", "words", "words_address",
+        "_counts", "_directory", "_marks", "_shift", "dead", "marks_address", "row", "saved",
+        "size", "trees", "words", "words_address",
     )  # fmt: skip
 
     def __init__(
@@ -46,7 +46,8 @@ class Run:
         # Kernels read by address, and are compiled anew for every other kind of array.
         self.words: Words = _own(words, np.int64)
         self.words_address = address(self.words)
-        self._size = int(self.words.shape[1])
+        self.size = int(self.words.shape[1])
+        """How many rows there are, dead ones included: what `len` returns, sooner."""
         self._directory: NDArray[np.int32] | None = None
         self._shift = 0
         self.row: NDArray[np.int64] | None = None
@@ -82,14 +83,14 @@ class Run:
         self.row = None
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def describe(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the run, a row of their table (kernel/table.py)."""
         row = self.row
         if row is None:
             self._need_directory()
-            size, counts = self._size, self._counts
+            size, counts = self.size, self._counts
             row = self.row = np.array(
                 [
                     size, self.marks_address, 0 if counts is None else address(counts),
@@ -103,7 +104,7 @@ class Run:
 
     def _need_directory(self) -> None:
         """Make the directory of a large run, if it has none (kernel/table.py)."""
-        n = self._size
+        n = self.size
         if self._directory is not None or n < _LARGE or n >= 1 << 31:
             return
         low, high = int(self.words[0, 0]), int(self.words[0, -1])
@@ -245,8 +246,15 @@ def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
     return np.ascontiguousarray(words[:, order]), marks[order]
 
 
+def largest(numbers: NDArray[Any]) -> int:
+    """Return the largest of the numbers, at least 0. A single one, the usual case, is looked at."""
+    if numbers.shape[0] == 1:
+        return max(0, int(numbers[0]))
+    return int(numbers.max(initial=0))
+
+
 def compact_counts(counts: NDArray[np.int64]) -> Counts:
     """Return a copy of the counts, in 32 bits if they fit."""
-    if len(counts) == 0 or counts.max() <= _MOST_NARROW:
+    if largest(counts) <= _MOST_NARROW:
         return counts.astype(np.int32)
     return counts.copy()
