@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -42,8 +43,10 @@ def random_row(rng: random.Random) -> tuple[Any, ...]:
 
 def random_question(rng: random.Random, view: str) -> tuple[str, str | None, dict[str, Any]]:
     columns = COLUMNS[view]
-    op = rng.choice(["count", "min", "max", "sum", "mean"])
+    op = rng.choice(["count", "min", "max", "sum", "mean", "path"])
     targets = [c for c in columns if op in ("min", "max") or c in "gnumf"]
+    if op == "path":
+        targets = ["g", "n"]
     where: dict[str, Any] = {}
     for column in rng.sample(columns, rng.randint(0, 3)):
         if rng.random() < 0.5:
@@ -52,6 +55,17 @@ def random_question(rng: random.Random, view: str) -> tuple[str, str | None, dic
             low, high = (rng.choice([None, *VALUES[column]]) for _ in range(2))
             where[column] = slice(low, high)
     return op, None if op == "count" else rng.choice(targets), where
+
+
+@pytest.fixture(autouse=True)
+def paths() -> Iterator[None]:
+    """Register an aggregate that depends on the order of the rows."""
+    tidelog.aggregate(
+        "path", tidelog.Semigroup(lambda a, b: f"{a}{b}", lift=lambda n: f"<{n}>"),
+        takes="number", gives="symbol",
+    )  # fmt: skip
+    yield
+    tidelog.forget_aggregate("path")
 
 
 def same(a: Any, b: Any) -> bool:
@@ -158,3 +172,19 @@ def test_mistakes(arguments: tuple[str, ...], where: dict[str, Any], message: st
     db = tidelog.Database(".decl p(x: number, s: symbol)", engine="reference")
     with pytest.raises(tidelog.UsageError, match=message):
         db.view("p").aggregate(*arguments, **where)
+
+
+def test_aggregates_from_python_that_cannot_be_asked_here() -> None:
+    view = tidelog.Database(PROGRAM, facts={}).view("v")
+    with pytest.raises(tidelog.UsageError, match="`path` takes number, and `d` is a date"):
+        view.aggregate("path", "d")
+    with pytest.raises(tidelog.UsageError, match="did you mean `path`"):
+        view.aggregate("paths", "n")
+    tidelog.aggregate(
+        "spread", tidelog.SetFunction(lambda s: max(s) - min(s)), takes="number", gives="number"
+    )
+    try:
+        with pytest.raises(tidelog.UsageError, match="a SetFunction is kept for views only"):
+            view.aggregate("spread", "n")
+    finally:
+        tidelog.forget_aggregate("spread")

@@ -2,9 +2,9 @@
 
 Scan trees answer in O(log n) where the rows asked for are an interval of some order: these columns
 equal, that one in a range. Numbers, dates and the like have trees over the sorted runs
-(store/run_tree.py); symbols, records, sets and sums of floats have one of Python objects
-(store/value_tree.py). Trees are made when they are first asked, and follow the epochs from then on.
-What is no interval is computed from the rows (engine/questions.py).
+(store/run_tree.py); symbols, records, sets, sums of floats and semigroups from Python have one of
+Python objects (store/value_tree.py). Trees are made when they are first asked, and follow the
+epochs from then on. What is no interval is computed from the rows (engine/questions.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.store.codec import Codec
 from tidelog.store.intervals import Summary, summary
 from tidelog.store.lookup import key
 from tidelog.store.relation import StoredRelation
-from tidelog.store.scan_operations import Count, ExactSum, Extreme
+from tidelog.store.scan_operations import Combined, Count, ExactSum, Extreme
 from tidelog.store.scan_tree import NOTHING, Scan
 from tidelog.store.value_tree import key_part, value_tree
 from tidelog.values.order import sort_key
@@ -41,6 +41,8 @@ class TreeAnswers:
         ranged = question.at_hand
         kinds = {self._types[c].kind for c in (column, ranged) if c is not None}
         rounds = column is not None and self._types[column].kind is Kind.FLOAT
+        if question.algebra is not None:
+            return self._by_values(question)
         if kinds & UNORDERED or (rounds and question.op in ("sum", "mean")):
             return self._by_values(question)
         return self._by_runs(question)
@@ -101,7 +103,7 @@ class TreeAnswers:
         target = first[-1] if question.column is None else question.column
         tree = value_tree(
             self._stored, self._codec, self._types, group, (*first[len(group) :], *rest), target,
-            in_order=ranged is not None,
+            in_order=ranged is not None or question.algebra is not None,
         )  # fmt: skip
         places = tree.columns[: len(group)]
         start = [self._key(place, question.equal[place]) for place in places]
@@ -110,7 +112,7 @@ class TreeAnswers:
             for bound in question.between.get(-1 if ranged is None else ranged, (None, None))
         )
         op = "sum" if question.op == "mean" else question.op
-        scan = tree.scans.setdefault((op, None), self._scan(question))
+        scan = tree.scans.setdefault((op, question.algebra), self._scan(question))
         found = tree.between(tuple(start), low, high, scan)
         return self._from_partial(question, found)
 
@@ -125,6 +127,8 @@ class TreeAnswers:
         if question.column is None:
             return Count()
         type_ = self._types[question.column]
+        if question.algebra is not None:
+            return Combined(question.algebra, self._codec.decoder(type_))
         if question.op in ("min", "max"):
             return Extreme(min if question.op == "min" else max, key_part(type_, self._codec))
         return ExactSum(self._codec.decoder(type_))
@@ -132,6 +136,8 @@ class TreeAnswers:
     def _from_partial(self, question: Question, found: Any) -> Any:
         if question.column is None:
             return 0 if found is NOTHING else found
+        if question.algebra is not None:
+            return None if found is NOTHING else found
         type_ = self._types[question.column]
         if question.op in ("min", "max"):
             return None if found is NOTHING else self._codec.decoder(type_)(found[1])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from tidelog.reference.aggregates import exact_ratio
+from tidelog.values.algebra import Semigroup
 from tidelog.values.order import Records, sort_key
 from tidelog.values.types import Kind, Row, Type
 
@@ -28,6 +30,8 @@ class Question:
     """The values that rows have in some columns."""
     between: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
     """From where up to but without which value they are in others; None is open."""
+    algebra: Semigroup | None = None
+    """Of an aggregate that is registered from Python."""
 
     @property
     def at_hand(self) -> int | None:
@@ -60,8 +64,27 @@ def from_rows(rows: Iterable[Row], question: Question, types: Sequence[Type], r:
     asked = filter(is_asked, rows)
     if question.column is None:
         return sum(1 for _ in asked)
+    if question.algebra is not None:
+        in_order = sorted(asked, key=_place(question, types, r))
+        return combined(question.algebra, [row[question.column] for row in in_order])
     column, type_ = question.column, types[question.column]
     return _of_values([row[column] for row in asked], question.op, type_, r)
+
+
+def _place(
+    question: Question, types: Sequence[Type], records: Records
+) -> Callable[[Row], tuple[Any, ...]]:
+    """Return what rows are combined in the order of: the column of the range, then the others."""
+    first = () if question.at_hand is None else (question.at_hand,)
+    columns = (*first, *(c for c in range(len(types)) if c not in first))
+    keys = [(column, sort_key(types[column], records)) for column in columns]
+    return lambda row: tuple(key(row[column]) for column, key in keys)
+
+
+def combined(algebra: Semigroup, values: Sequence[Any]) -> Any:
+    """Return values combined from left to right; None if there are none."""
+    lifted = values if algebra.lift is None else map(algebra.lift, values)
+    return reduce(algebra.combine, lifted) if values else None
 
 
 def _of_values(values: list[Any], op: str, type_: Type, records: Records) -> Any:

@@ -10,6 +10,8 @@ from tidelog.engine.reads import Reader
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.io.tabular import Records, checker
 from tidelog.logic.program import Relation
+from tidelog.logic.registry import registered
+from tidelog.values.algebra import Semigroup, UserAggregate
 from tidelog.values.types import Field, Row
 
 if TYPE_CHECKING:
@@ -116,6 +118,9 @@ class View(Rows):
     def aggregate(self, op: str, column: str | None = None, /, **where: Any) -> Any:
         """Return the "count", or the "min", "max", "sum" or "mean" of a column, over some rows.
 
+        Or what a semigroup makes of the column that was registered by `tidelog.aggregate`: it
+        combines values by the column with a range first, then as rows are sorted.
+
         Rows are chosen by the columns named: by a value that they have there, or by a range,
         `day=slice(low, high)`, from `low` up to but excluding `high`; None leaves a side open.
         A minimum, maximum or mean of no rows is None; sums are exact, and of floats rounded once.
@@ -123,11 +128,7 @@ class View(Rows):
         O(log n), with values for any columns and a range for one. The first aggregate of a column
         over such rows builds a tree of partial results, which the database keeps up to date.
         """
-        if op not in OPS:
-            hint = did_you_mean(op, OPS)
-            raise UsageError(
-                f"there is no aggregate `{op}` here" + (f"; {hint}" if hint else f": {OPS}")
-            )
+        own = None if op in OPS else self._registered(op)
         if (column is None) != (op == "count"):
             raise UsageError(
                 "`count` counts rows, and takes no column"
@@ -139,6 +140,10 @@ class View(Rows):
             type_ = self._relation.columns[number].type
             if type_.kind not in SUMMED:
                 raise UsageError(f"there is no {op} of `{column}`, which is a {type_}")
+        if own is not None and number is not None:
+            type_ = self._relation.columns[number].type
+            if type_ != own.takes:
+                raise UsageError(f"`{op}` takes {own.takes}, and `{column}` is a {type_}")
         equal: dict[int, Any] = {}
         between: dict[int, tuple[Any, Any]] = {}
         for name, value in where.items():
@@ -152,8 +157,31 @@ class View(Rows):
                     for end in (value.start, value.stop)
                 )
                 between[self._number(name)] = (low, high)
-        question = Question(op, number, equal, between)
-        return self._ask(lambda reader: reader.aggregate(question))
+        if own is None:
+            question = Question(op, number, equal, between)
+            return self._ask(lambda reader: reader.aggregate(question))
+        assert isinstance(own.algebra, Semigroup)
+        question = Question(op, number, equal, between, own.algebra)
+        try:
+            found = self._ask(lambda reader: reader.aggregate(question))
+            return None if found is None else checker(own.gives, self._records)(found)
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(f"aggregate `{op}` failed: {type(error).__name__}: {error}") from error
+
+    def _registered(self, op: str) -> UserAggregate:
+        """Return an aggregate that combines values, registered from Python."""
+        found = registered()
+        own = found.get(op)
+        if own is not None and isinstance(own.algebra, Semigroup):
+            return own
+        known = (*OPS, *(n for n, a in found.items() if isinstance(a.algebra, Semigroup)))
+        hint = did_you_mean(op, known)
+        more = "" if own is None else f"; a {type(own.algebra).__name__} is kept for views only"
+        raise UsageError(
+            f"there is no aggregate `{op}` here" + (more or (f"; {hint}" if hint else f": {known}"))
+        )
 
     def _number(self, name: str) -> int:
         """Return the number of a column."""

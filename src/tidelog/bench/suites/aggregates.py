@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import random
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import tidelog
 from tidelog.bench.model import OURS, Case, Figure, Found, Request, Suite, Target
 from tidelog.bench.ours import Changes, bootstrap, bootstrap_figure, change, percentile
 
@@ -35,8 +37,10 @@ AGGREGATES = {
     "max": ("max v", "number", "number"),
     "concat": ("concat v", "symbol", "symbol"),
     "setof": ("setof v", "number", "set(number)"),
+    "semigroup": ("some_bit v", "number", "number"),
 }
 FLAT = ("count", "sum", "count distinct", "mean", "total", "min", "max")
+LOGARITHMIC = ("setof", "semigroup")  # and `concat`, but for its text, which grows with the group
 MANY = "1,000 groups"
 BULK = "exact sums"
 DUCKDB = ("duckdb, 1 thread", "duckdb")
@@ -61,6 +65,11 @@ def _sizes(request: Request) -> tuple[int, ...]:
 
 def _one_size(name: str, request: Request) -> Iterator[Figure]:
     """Measure inserts and deletes of one row, in a group of each size."""
+    if name == "semigroup":
+        tidelog.aggregate(
+            "some_bit", tidelog.Semigroup(operator.or_), takes="number", gives="number",
+            replace=True,
+        )  # fmt: skip
     rng = random.Random(3)
     sizes = _sizes(request)
     rows = [(size, k, _value(name, rng)) for size in sizes for k in range(size)]
@@ -266,8 +275,9 @@ SUITE = Suite(
     ),
     (
         *(
-            Target(f"{name}: a row of 1,000,000, against one of 1,000", 1.5, "x", measure)
-            for name, measure in ((name, partial(_growth, name)) for name in FLAT)
+            Target(f"{name}: a row of 1,000,000, against one of 1,000", most, "x", measure)
+            for names, most in ((FLAT, 1.5), (LOGARITHMIC, 3.0))
+            for name, measure in ((name, partial(_growth, name)) for name in names)
         ),
         Target(
             "max: deleting the maximum, against inserting it",
