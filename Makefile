@@ -59,11 +59,11 @@ $(STAMP): pyproject.toml constraints.txt $(STALE)
 	    -c constraints.txt -e '.[dev]'; \
 	printf '%s\n' '$(CURDIR)' > $(STAMP)
 
-run: setup ## run the main example and print its result
-	@rm -rf build/reach
-	@mkdir -p build/reach
-	$(VENV)/bin/tidelog run examples/reach/reach.dl -F examples/reach/facts -D build/reach --stats
-	@for file in build/reach/*; do echo "== $$file"; cat "$$file"; done
+run: setup ## run the main example, a pipeline on Spark, and print its tables
+	@rm -rf build/fraud
+	$(PY) examples/fraud/generate.py build/fraud
+	$(VENV)/bin/tidelog pipeline run build/fraud/fraud.toml --once
+	$(PY) examples/fraud/show.py build/fraud
 
 test: setup ## run the tests
 	$(PY) -m pytest $(ARGS)

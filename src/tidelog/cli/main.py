@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from tidelog.cli import state
+from tidelog.cli.pipeline import pipeline_commands
 from tidelog.errors import TidelogError, UsageError
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(state.app, name="state")
+app.add_typer(pipeline_commands, name="pipeline")
 
 
 class EngineName(StrEnum):

@@ -1,0 +1,180 @@
+"""Columns from Spark, as values of a declared type: all that fit, and why the others do not.
+
+Whole columns are converted by Arrow where that gives exactly what the parsers and checks of Tidelog
+would. For everything else each different value is looked at once. Nothing is rounded or guessed:
+a value that does not fit comes back with the reason, and its row goes to the quarantine.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.io.tabular import Records, checker
+from tidelog.values.scalars import canonical_float
+from tidelog.values.text import value_parser
+from tidelog.values.types import Kind, Type
+
+NO_VALUE = "no value"
+_EPOCH_DAY = dt.date(1970, 1, 1)
+_EPOCH = dt.datetime(1970, 1, 1)
+
+# Texts that Arrow converts as our parsers do, and to what.
+_PLAIN = {
+    Kind.NUMBER: (r"^-?[0-9]{1,18}$", pa.int64()),
+    Kind.UNSIGNED: (r"^[0-9]{1,18}$", pa.uint64()),
+    Kind.FLOAT: (r"^-?[0-9]{1,30}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,2})?$", pa.float64()),
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the values of a source are to be understood."""
+
+    empty_text: bool = False
+    """Whether nothing is the empty text, as in CSV files, and not a missing value."""
+    json_text: bool = False
+    """Whether records and sets are texts of JSON."""
+    time_unit: str = ""
+    """The unit of dates and timestamps that are whole numbers; empty where they are an error."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A column: the values, and the reasons for the places where there is none."""
+
+    values: list[Any]
+    reasons: dict[int, str]
+
+
+def convert(column: pa.Array, type_: Type, records: Records, reading: Reading) -> Converted:
+    """Return the values of a column; those of places with a reason mean nothing."""
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.string())
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    textual = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if textual and reading.empty_text and type_.kind is Kind.SYMBOL:
+        column = column.fill_null("")
+    reasons: dict[int, str] = {}
+    if column.null_count and type_.kind is not Kind.RECORD:
+        missing = pc.indices_nonzero(column.is_null()).to_pylist()
+        reasons = dict.fromkeys(missing, NO_VALUE)
+    fast = _by_arrow(column, type_, textual)
+    if fast is not None:
+        return Converted(fast, reasons)
+    take = _taker(type_, records, reading, textual)
+    values: list[Any] = []
+    known: dict[Any, tuple[Any, str]] = {}
+    for place, raw in enumerate(column.to_pylist()):
+        if raw is None and type_.kind is not Kind.RECORD:
+            values.append(None)
+            continue
+        key = raw if textual else None
+        found = known.get(key) if key is not None else None
+        if found is None:
+            found = _taken(take, raw)
+            if key is not None:
+                known[key] = found
+        value, reason = found
+        values.append(value)
+        if reason:
+            reasons[place] = reason
+    return Converted(values, reasons)
+
+
+def _taken(take: Callable[[Any], Any], raw: Any) -> tuple[Any, str]:
+    try:
+        return take(raw), ""
+    except (ValueError, TypeError, OverflowError) as error:
+        return None, str(error) or type(error).__name__
+
+
+def _by_arrow(column: pa.Array, type_: Type, textual: bool) -> list[Any] | None:
+    """Return the values if Arrow converts the whole column without loss, else None."""
+    source, kind = column.type, type_.kind
+    if kind is Kind.SYMBOL and textual:
+        texts: list[Any] = column.to_pylist()
+        return texts
+    if kind is Kind.BOOL and pa.types.is_boolean(source):
+        bools: list[Any] = column.to_pylist()
+        return bools
+    if kind is Kind.DATE and pa.types.is_date32(source):
+        dates: list[Any] = column.to_pylist()
+        return dates
+    if kind is Kind.TIMESTAMP and pa.types.is_timestamp(source) and source.unit in ("us", "ms"):
+        times: list[Any] = (
+            column.cast(pa.timestamp("us", source.tz)).cast(pa.timestamp("us")).to_pylist()
+        )
+        return times
+    if kind not in _PLAIN:
+        return None
+    pattern, target = _PLAIN[kind]
+    if textual:
+        if not pc.all(pc.match_substring_regex(column, pattern)).as_py():
+            return None
+    elif pa.types.is_floating(source):
+        if kind is not Kind.FLOAT:
+            return None
+    elif not pa.types.is_integer(source):
+        return None
+    try:
+        cast = column.cast(target)
+    except pa.ArrowInvalid:
+        return None
+    values: list[Any] = cast.to_pylist()
+    if kind is Kind.FLOAT:
+        return [None if v is None else canonical_float(v) for v in values]
+    return values
+
+
+def _taker(type_: Type, records: Records, reading: Reading, textual: bool) -> Callable[[Any], Any]:
+    """Return the function from one raw value to a value of the type; it raises with the reason."""
+    if type_.kind in (Kind.RECORD, Kind.SET):
+        check = checker(type_, records)
+        if not textual:
+            return check
+        if reading.json_text:
+            return lambda raw: check(None if raw is None else json.loads(raw))
+        nested = value_parser(type_, records)
+        return lambda raw: None if raw is None else nested(raw)
+    if textual:
+        parse = value_parser(type_, records)
+        if reading.time_unit and type_.kind in (Kind.DATE, Kind.TIMESTAMP):
+            return lambda raw: _moment(raw, type_.kind, reading.time_unit, parse)
+        return parse
+    check = checker(type_, records)
+    if reading.time_unit and type_.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return lambda raw: (
+            _moment(str(raw), type_.kind, reading.time_unit, check)
+            if isinstance(raw, int)
+            else check(raw)
+        )
+    if type_.kind in (Kind.NUMBER, Kind.UNSIGNED):
+        return lambda raw: check(_whole(raw))
+    return check
+
+
+def _whole(raw: Any) -> Any:
+    """Return a decimal without a fraction as an int; databases have such columns for integers."""
+    from decimal import Decimal
+
+    if isinstance(raw, Decimal) and raw == raw.to_integral_value():
+        return int(raw)
+    return raw
+
+
+def _moment(raw: str, kind: Kind, unit: str, parse: Callable[[str], Any]) -> Any:
+    """Return a date from days since 1970, a timestamp from units since 1970, or else from text."""
+    digits = raw.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        return parse(raw)
+    if kind is Kind.DATE:
+        return _EPOCH_DAY + dt.timedelta(days=int(raw))
+    return _EPOCH + dt.timedelta(microseconds=int(raw) * (1000 if unit == "ms" else 1))

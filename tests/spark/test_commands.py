@@ -1,0 +1,122 @@
+"""`tidelog pipeline`: run, check and status, as commands."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.spark.piping import PROGRAM
+from tidelog.cli.main import main
+
+FILE = """
+[pipeline]
+name = "roads"
+program = "roads.dl"
+poll_seconds = 0.05
+
+[[source]]
+relation = "edge"
+format = "csv"
+path = "in/edge"
+options = { header = "true" }
+
+[[sink]]
+view = "reach"
+format = "csv"
+path = "out/reach"
+"""
+
+
+@pytest.fixture
+def roads(tmp_path: Path) -> Path:
+    (tmp_path / "roads.dl").write_text(PROGRAM)
+    (tmp_path / "in" / "edge").mkdir(parents=True)
+    (tmp_path / "in" / "edge" / "a.csv").write_text("x,y\n1,2\n2,3\nx,y\n")
+    file = tmp_path / "roads.toml"
+    file.write_text(FILE)
+    return file
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-c", "from tidelog.cli.main import main; main()", "pipeline", *words]
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["tidelog", "pipeline", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def test_check_and_status_need_no_spark(
+    roads: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert call(monkeypatch, "check", str(roads)) == 0
+    assert capsys.readouterr().out == f"{roads}: fine (1 source, 1 sink, placement driver)\n"
+    assert call(monkeypatch, "status", str(roads)) == 0
+    assert capsys.readouterr().out == "roads: no epoch yet\n"
+    assert call(monkeypatch, "run", str(roads)) == 2
+    assert "pip install 'tidelog[spark]'" in capsys.readouterr().err
+    (roads.parent / "in" / "edge" / "a.csv").write_text("from,to\n1,2\n")
+    assert call(monkeypatch, "check", str(roads)) == 1
+    assert "source `edge`: columns `x`, `y` missing; there are `from`, `to`" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_placement_that_is_not_there_is_refused_by_name(
+    roads: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for placement in ("sharded", "relational"):
+        assert call(monkeypatch, "run", str(roads), "--placement", placement) == 2
+        assert f"placement `{placement}` is not there yet" in capsys.readouterr().err
+
+
+def test_a_run_on_spark_connect(
+    roads: Path, remote: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = subprocess.run(
+        command("run", str(roads), "--once", "--remote", remote),
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, last = done.stderr.splitlines()[-2:]
+    assert first.startswith("epoch 0, 3 rows in, 1 quarantined, +2 -0 given, ")
+    assert last == (
+        "1 epoch in this run, the last is 0: 3 rows received so far, 2 accepted, 1 quarantined"
+    )
+    assert (roads.parent / "out" / "reach" / "part-00000.csv").read_text() == (
+        '"x","y"\n1,2\n1,3\n2,3\n'
+    )
+    (roads.parent / "in" / "edge" / "b.csv").write_text("x,y\n")
+    assert call(monkeypatch, "status", str(roads)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "roads: epoch 0",
+        "source edge: 3 received, 2 accepted, 1 quarantined; 1 files taken, 1 waiting",
+        "sink reach-table-csv: written up to epoch 0",
+    ]
+
+
+def test_an_interrupt_finishes_the_epoch(roads: Path, remote: str) -> None:
+    words = command("run", str(roads), "--continuous", "--remote", remote)
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if line.startswith("epoch 0"):
+                break
+        (roads.parent / "in" / "edge" / ".b").write_text("x,y\n3,4\n")
+        (roads.parent / "in" / "edge" / ".b").rename(roads.parent / "in" / "edge" / "b.csv")
+        time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        rest = running.stderr.read()
+        assert running.wait(120) == 0, rest
+    assert "stopping: the epoch under way is finished first" in rest
+    text = (roads.parent / "out" / "reach" / "part-00000.csv").read_text()
+    last = rest.splitlines()[-1]
+    assert ("3,4" in text) == ("the last is 1" in last), "the sink is of the last epoch"

@@ -1,0 +1,22 @@
+"""Drivers that are killed at random moments. TIDELOG_KILLS says how often; see killing.py."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLS = int(os.environ.get("TIDELOG_KILLS", "6"))
+
+
+def test_killed_drivers_lose_nothing(remote: str, tmp_path: Path) -> None:
+    seed = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
+    print(f"TIDELOG_SEED={seed}")
+    command = [sys.executable, "tests/spark/killing.py", str(tmp_path), remote]
+    done = subprocess.run(
+        [*command, str(seed), str(KILLS)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=3600,
+    )  # fmt: skip
+    print(done.stdout, done.stderr)
+    assert done.returncode == 0
+    assert f"{KILLS} kills" in done.stdout

@@ -1,0 +1,139 @@
+"""The pipeline file: what it may hold, and what is said about mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.errors import UsageError
+from tidelog.spark import Pipeline
+from tidelog.spark.pipeline_file import read_pipeline_file
+
+GOOD = """
+[pipeline]
+name = "fraud"
+program = "fraud.dl"
+state = "state"
+placement = "auto"
+shards = 4
+
+[pipeline.spark]
+"spark.driver.memory" = "1g"
+
+[[source]]
+relation = "payment"
+format = "csv"
+path = "in/payment"
+mode = "append"
+op = "op"
+options = { header = true, maxColumns = 10 }
+columns = { account = "acct" }
+
+[[source]]
+relation = "account"
+format = "parquet"
+path = "s3a://bucket/account"
+
+[[sink]]
+view = "fraud"
+what = "table"
+format = "parquet"
+path = "out/fraud"
+"""
+PROGRAM = """
+.decl payment(account: symbol, amount: number)
+.decl account(account: symbol)
+.decl fraud(account: symbol)
+fraud(a) :- account(a), payment(a, x), x > 400.
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "fraud.dl").write_text(PROGRAM)
+    file = folder / "fraud.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_file_of_the_contract(tmp_path: Path) -> None:
+    spec = read_pipeline_file(write(tmp_path, GOOD))
+    assert (spec.name, spec.placement, spec.shards) == ("fraud", "auto", 4)
+    assert (spec.program, spec.state) == (tmp_path / "fraud.dl", tmp_path / "state")
+    assert spec.spark == {"spark.driver.memory": "1g"}
+    first, second = spec.sources
+    assert first.path == str(tmp_path / "in" / "payment")
+    assert first.options == {"header": "true", "maxColumns": "10"}
+    assert first.columns == {"account": "acct"}
+    assert second.path == "s3a://bucket/account"
+    assert spec.sinks[0].path == str(tmp_path / "out" / "fraud")
+    with Pipeline.from_file(spec) as pipeline:
+        assert [source.name for source in pipeline.sources] == ["payment", "account"]
+        assert [sink.name for sink in pipeline.sinks] == ["fraud-table-parquet"]
+
+
+def test_what_is_left_out_has_a_value(tmp_path: Path) -> None:
+    spec = read_pipeline_file(write(tmp_path, '[pipeline]\nprogram = "fraud.dl"\n'))
+    assert (spec.name, spec.state, spec.sources) == ("fraud", tmp_path / "state", ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[pipeline]", "[pipelin]", "the file: unknown key `pipelin`\n  help: did you mean"),
+        ('name = "fraud"', "name = 7", "[pipeline]: `name` must be text in quotes, not 7"),
+        ("shards = 4", "shards = true", "[pipeline]: `shards` must be a whole number, not True"),
+        ('program = "fraud.dl"', "", "[pipeline]: `program` is missing"),
+        ('program = "fraud.dl"', 'program = "no.dl"', "[pipeline]: there is no program `"),
+        ('placement = "auto"', 'placement = "drivr"', "did you mean `driver`?"),
+        ('placement = "auto"', 'placement = "sharded"', "placement `sharded` is not there yet"),
+        ('placement = "auto"', 'placement = "relational"', "`relational` is not there yet"),
+        (
+            'relation = "payment"',
+            'relaton = "payment"',
+            "[[source]] number 1: unknown key `relaton`\n  help: did you mean `relation`?",
+        ),
+        ('relation = "payment"', "", "[[source]] number 1: `relation` is missing"),
+        (
+            'relation = "payment"',
+            'relation = "paymnt"',
+            "a source names the relation `paymnt`, which the program does not declare"
+            "\n  help: did you mean `payment`?",
+        ),
+        ('mode = "append"', 'mode = "apend"', "[[source]] number 1: `mode` is one of append, "),
+        ('path = "in/payment"', "", "number 1: a source of format `csv` needs a `path`"),
+        ("header = true", "header = [1]", "`options`: `header` must be text, not [1]"),
+        ('account = "acct"', 'acount = "acct"', "which `payment(account: symbol, amount: number)`"),
+        ("[[sink]]", "[sink]", "[sink]: is one table\n  help: write [[sink]], for each one"),
+        (
+            'view = "fraud"',
+            'view = "frauds"',
+            "a sink names the view `frauds`, which the program does not declare",
+        ),
+        ('what = "table"', 'what = "tabel"', "[[sink]] number 1: `what` is one of table, changes"),
+        (
+            'format = "parquet"\npath = "out/fraud"',
+            'format = "jdbc"',
+            "needs the options `url` and `dbtable`",
+        ),
+        ('"out/fraud"', '"out/fraud', "this is not TOML: "),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in GOOD
+    file = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(Exception, match=r"fraud\.toml|`columns`") as error:
+        Pipeline.from_file(file)
+    assert message in str(error.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no pipeline file"):
+        read_pipeline_file(tmp_path / "fraud.toml")
+
+
+def test_names_that_pipelines_use_themselves(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="`tidelog_offsets` is a name that pipelines use"):
+        Pipeline(".decl tidelog_offsets(x: number)", state=tmp_path, sources=[])

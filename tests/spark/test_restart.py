@@ -1,0 +1,147 @@
+"""Pipelines that end anywhere, and go on: each row counts once, and sinks are as they should be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.spark.piping import PROGRAM, Folder, expected
+from tidelog.errors import DataError, StateError, UsageError
+from tidelog.spark import Pipeline
+from tidelog.spark.placement_driver import DriverPlacement
+from tidelog.spark.quarantine import Quarantine
+from tidelog.spark.sinks import FileWriter, SinkState
+
+
+class Dying(Exception):
+    """Ends an epoch where a process might."""
+
+
+# Where a process can end: before or after each of these.
+PLACES = [
+    (Quarantine, "write"),
+    (DriverPlacement, "apply"),
+    (FileWriter, "write_table"),
+    (FileWriter, "write_changes"),
+    (SinkState, "wrote"),
+]
+
+
+def die_at(patch: pytest.MonkeyPatch, place: tuple[type, str], call: int, before: bool) -> None:
+    kind, name = place
+    original = getattr(kind, name)
+    calls = [0]
+
+    def dying(self: Any, *args: Any, **keys: Any) -> Any:
+        calls[0] += 1
+        dies = calls[0] == call
+        if dies and before:
+            raise Dying
+        result = original(self, *args, **keys)
+        if dies:
+            raise Dying
+        return result
+
+    patch.setattr(kind, name, dying)
+
+
+def test_random_ends(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
+    print(f"TIDELOG_SEED={seed}")
+    rng = Random(seed)
+    folder = Folder(tmp_path)
+    edge = folder.source("edge", "csv", mode="changes", files_per_epoch=2)
+    label = folder.source("label", "json")
+    rows: set[tuple[int, int]] = set()
+    labels: set[tuple[int, str]] = set()
+    received, deaths = 0, 0
+    for number in range(8):
+        row = (rng.randrange(6), rng.randrange(6))
+        sign = rng.choice("++-")
+        (rows.add if sign == "+" else rows.discard)(row)
+        path = folder.write(f"edge/{number}", f"{sign},{row[0]},{row[1]}\nbad,{number},0\n")
+        os.utime(path, ns=(number * 10**9, number * 10**9))
+        labels.add((number % 6, f"l{number}"))
+        folder.write(f"label/{number}", f'{{"x": {number % 6}, "name": "l{number}"}}\n')
+        received += 3
+        try:
+            with monkeypatch.context() as patch:
+                die_at(patch, rng.choice(PLACES), rng.randrange(1, 3), rng.random() < 0.5)
+                folder.run(spark, edge, label)
+        except Dying:
+            deaths += 1
+    folder.run(spark, edge, label)  # which checks the sinks against the database
+    assert deaths
+    facts = {"edge": rows, "label": labels}
+    for view in ("reach", "reaches"):
+        assert folder.rows(view) == expected(PROGRAM, facts, view)
+    with folder.pipeline(edge, label) as pipeline:
+        assert (pipeline.totals().received, pipeline.totals().quarantined) == (received, 8)
+    assert sorted(bad["row"]["x"] for bad in folder.quarantined()) == list("01234567")
+
+
+def test_two_at_a_time_are_refused(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("edge/a", "1,2\n")
+    source = folder.source("edge", "csv")
+    with folder.pipeline(source) as first:
+        first.run(spark)
+        with pytest.raises(StateError), folder.pipeline(source) as second:
+            second.run(spark)
+
+
+def test_another_program_is_refused_or_rebuilt(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("edge/a", "1,2\n2,3\n")
+    source = folder.source("edge", "csv")
+    folder.run(spark, source)
+    other = PROGRAM.replace("reach(x, y), edge(y, z)", "reach(x, y), edge(y, z), z > 3")
+    keys: dict[str, Any] = {"state": tmp_path / "state", "sources": [source]}
+    with pytest.raises(UsageError, match="another program"), Pipeline(other, **keys) as pipeline:
+        pipeline.run(spark)
+    table, _, changes, _ = folder.sinks()
+    keys |= {"on_program_change": "rebuild", "sinks": [table]}
+    with Pipeline(other, **keys) as pipeline:
+        assert pipeline.run(spark) == []  # the offsets are kept
+        assert set(pipeline.database.view("reach")) == {(1, 2), (2, 3)}
+        folder.check_sink(table, pipeline.database)
+    keys["sinks"] = [table, changes]
+    with (
+        pytest.raises(UsageError, match="its changes cannot go on from those that are written"),
+        Pipeline(other, **keys) as pipeline,
+    ):
+        pipeline.run(spark)
+
+
+def test_an_epoch_that_cannot_be_computed_changes_nothing(spark: Any, tmp_path: Path) -> None:
+    program = ".decl p(x: number)\n.decl q(x: number)\nq(1 / x) :- p(x).\n"
+    folder = Folder(tmp_path, program)
+    folder.write("p/a", "1\n")
+    source = folder.source("p", "csv")
+    folder.run(spark, source, sinks=[])
+    bad = folder.write("p/b", "0\n")
+    with pytest.raises(DataError, match="division by zero"):
+        folder.run(spark, source, sinks=[])
+    assert folder.rows("q") == {(1,)}
+    bad.unlink()
+    assert folder.run(spark, source, sinks=[]) == []
+
+
+def test_a_continuous_run_ends_when_it_is_told(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("edge/0", "0,1\n")
+    with folder.pipeline(folder.source("edge", "csv")) as pipeline:
+
+        def watch(done: Any) -> None:
+            if done.epoch == 2:
+                pipeline.stop()
+            else:
+                folder.write(f"edge/{done.epoch + 1}", f"{done.epoch + 1},{done.epoch + 2}\n")
+
+        done = pipeline.run(spark, once=False, poll_seconds=0.01, watch=watch)
+    assert [d.epoch for d in done] == [0, 1, 2]
+    assert folder.rows("reach") == {(x, y) for x in range(4) for y in range(4) if x < y}
