@@ -68,18 +68,24 @@ class LogMachine(RuleBasedStateMachine):
         finally:
             self._files._fails = NEVER
 
-    @rule(payload=st.binary(max_size=80), part=st.floats(0, 0.999))
-    def tear(self, payload: bytes, part: float) -> None:
-        """The machine stops while a record is written; then the log is opened again."""
+    @rule(payload=st.binary(max_size=80), part=st.floats(0, 0.999), zeros=st.booleans())
+    def tear(self, payload: bytes, part: float, zeros: bool) -> None:
+        """The machine stops while a record is written; then the log is opened again.
+
+        Behind the part that was written is the end of the file, or what there was: zeros.
+        """
         path = self._folder / self._log.segment.name
         before = self._log.end
-        epoch = self._log.epoch
-        self._log.append(epoch + 1, payload, 0.0, sync=False)
-        whole = path.read_bytes()
+        self._log.append(self._log.epoch + 1, payload, 0.0, sync=False)
+        end, whole = self._log.end, path.read_bytes()
+        assert not any(whole[end:]), "there is something behind the last record"
         self._log.close()
-        path.write_bytes(whole[: before + int(part * (len(whole) - before))])
+        written = before + int(part * (end - before))
+        path.write_bytes(whole[:written] + bytes(zeros * (len(whole) - written)))
         self._reopen()
-        assert self._log.epoch == epoch
+        if zeros and not any(whole[written:end]):  # nothing that was written is missing
+            self._model.append(payload)
+        assert self._log.epoch == len(self._model)
 
     @rule()
     def reopen(self) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from numba.core.event import trigger_event
 
 import tidelog
 from tests.engine.budget import always_bootstrap, always_update
+from tidelog.kernel import warm
+from tidelog.maintain import progress
 from tidelog.maintain.elastic import Elastic
-from tidelog.maintain.limits import resident_memory, size_in_bytes
+from tidelog.maintain.limits import Limits, resident_memory, size_in_bytes
 
 RUNAWAY = """
 .decl start(x: number)
@@ -115,3 +119,60 @@ def test_a_memory_limit(tmp_path: Path) -> None:
 )
 def test_sizes(text: str | None, size: int | None) -> None:
     assert size_in_bytes(text) == size
+
+
+RECOMPUTED = """
+.decl e(z: number)
+.decl p(x: number)
+p(y) :- e(y).
+p(y) :- p(x), n = count : { e(z), z > -1 - x }, y = x + n.
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"level_limit": 50}, r"the recursion of `p` goes beyond 50 levels"),
+        ({"time_limit": 0.3}, r"the epoch takes more than 0.3 s at level [\d,]+ of `p`"),
+        ({"memory_limit": 1}, r"GB, more than its limit of 0.00 GB at level [\d,]+ of `p`"),
+    ],
+)
+def test_a_stratum_that_is_evaluated_anew(limit: dict[str, float], said: str) -> None:
+    db = tidelog.Database(RECOMPUTED, **limit)  # type: ignore[arg-type]
+    assert "kept by recompute" in db.explain("p")
+    for _ in range(2):
+        with pytest.raises(tidelog.LimitError, match=said), db.transaction() as tx:
+            tx.insert("e", [(0,)])
+        assert db.epoch == 0
+        assert not list(db.view("p"))
+    with pytest.raises(tidelog.LimitError, match=said):
+        tidelog.Database(RECOMPUTED, facts={"e": [(0,)]}, **limit)  # type: ignore[arg-type]
+
+
+def test_a_large_join_that_finds_nothing_is_limited_when_it_is_evaluated_anew() -> None:
+    program = RECOMPUTED.replace("z > -1 - x", "z > x, e(a), e(b), a + b < -1")
+    db = tidelog.Database(program, time_limit=0.2)
+    with pytest.raises(tidelog.LimitError, match=r"more than 0.2 s"), db.transaction() as tx:
+        tx.insert("e", [(i,) for i in range(2000)])
+
+
+def test_compiling_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stands still while Numba is at work; what it tells is a nested pair of events."""
+    now = 100.0
+    for module in (progress, warm):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now))
+    meter = progress.Meter(limits=Limits(seconds=5.0))
+    meter.start()
+    meter.begin()
+    with trigger_event("numba:compiler_lock"):
+        now += 30
+        with trigger_event("numba:compiler_lock"):
+            now += 30
+    now += 4
+    meter.found(1)
+    now += 2
+    with pytest.raises(tidelog.LimitError, match="more than 5 s"):
+        meter.found(1)
+    meter.start()
+    now += 4
+    meter.found(1)

@@ -7,6 +7,7 @@ what they compile with what other programs need, so that a new kernel cannot be 
 from __future__ import annotations
 
 import datetime as dt
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -199,6 +200,8 @@ def exercise_kernels() -> Iterator[str]:
         for budget in (None, 0.0):  # updates to their end, then bootstraps instead
             _run(exercise, budget)
         yield exercise.name
+    _open_again()
+    yield "files"
 
 
 def warm_up() -> None:
@@ -227,6 +230,16 @@ def _run(exercise: Exercise, budget: float | None) -> None:
         view.prefix(*values)
         view.range(values, values)
         list(view)
+
+
+def _open_again() -> None:
+    """Change a database that comes from files, so that its groups and symbols are read."""
+    program, facts = ".decl p(s: symbol, x: number) .decl n(x: number, c: number)", [("a", 1)]
+    program += "n(x, c) :- p(_, x), c = count : { p(_, x) }."
+    with tempfile.TemporaryDirectory(prefix="tidelog-") as folder:
+        Database(program, facts={"p": [(f"{i}", i) for i in range(20)]}, path=folder).close()
+        with Database(program, path=folder) as database:
+            _apply(database, {"p": facts}, {})
 
 
 def _apply(database: Database, inserted: Facts, deleted: Facts) -> Transaction:

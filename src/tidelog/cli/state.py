@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="Look at the files of a durable database: info, verify, compact, export, import.",
+    help="Look at the files of a durable database: info, verify, compact, export, import, copy.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 Folder = Annotated[Path, typer.Argument(metavar="STATE", help="The folder of the database.")]
+_ANYWHERE = "A folder, or an address such as s3://bucket/folder."
 
 
 @app.command()
@@ -77,7 +78,7 @@ def compact(
 @app.command(name="export")
 def export_command(
     state: Folder,
-    into: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    into: Annotated[str, typer.Argument(metavar="FOLDER", help=f"New. {_ANYWHERE}")],
 ) -> None:
     """Write the program and the given facts as Arrow files, which any version of Tidelog reads."""
     from tidelog.engine.state_tools import export_state
@@ -87,10 +88,23 @@ def export_command(
 
 @app.command(name="import")
 def import_command(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `export` has written.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help=f"What `export` has written. {_ANYWHERE}")
+    ],
     state: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a new database.")],
 ) -> None:
     """Make a database of an export. It goes on with the epoch of the exported one."""
     from tidelog.engine.state_tools import import_state
 
     print(f"{state}: epoch {import_state(folder, state):,}")
+
+
+@app.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="STATE", help=f"A database. {_ANYWHERE}")],
+    target: Annotated[str, typer.Argument(metavar="COPY", help=f"New. {_ANYWHERE}")],
+) -> None:
+    """Copy a database, files and all. It may be in use; one of both is a folder here."""
+    from tidelog.engine.state_copy import copy_state
+
+    print(f"{target}: epoch {copy_state(source, target):,}")

@@ -8,6 +8,7 @@ read when the domains have changed, by whoever has the dictionaries.
 from __future__ import annotations
 
 import enum
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +81,11 @@ def domain_like(bias: int, bits: int) -> Domain:
     return domain
 
 
+@functools.lru_cache(maxsize=1024)
+def _about(relation: str, role: Role, biases: tuple[int, ...], bits: tuple[int, ...]) -> str:
+    return ",".join(map(_to_json, (relation, role, biases, bits)))
+
+
 @dataclass(frozen=True)
 class EpochRecord:
     """What is known of one epoch."""
@@ -92,25 +98,26 @@ class EpochRecord:
 
     def encode(self) -> bytes:
         """Return the payload of the record."""
-        arrays: list[NDArray[Any]] = []
-        changes: list[list[Any]] = []
+        # Put together by hand: each commit comes by here, and what is about a relation stays.
+        parts = [b""]
+        changes: list[str] = []
         for rows in self.changes:
             words, more = rows.inserted.shape
-            less = rows.deleted.shape[1]
-            changes.append([rows.relation, rows.role, rows.biases, rows.bits, words, more, less])
-            arrays += (rows.inserted, rows.deleted)
-        tables: list[list[Any]] = []
+            about = _about(rows.relation, rows.role, rows.biases, rows.bits)
+            changes.append(f"[{about},{words},{more},{rows.deleted.shape[1]}]")
+            parts += (rows.inserted.tobytes(), rows.deleted.tobytes())
+        tables: list[str] = []
         for entries in self.entries:
-            sizes = [len(entries.lengths), len(entries.content)]
-            tables.append([str(entries.type), entries.first, entries.count, *sizes])
-            arrays += (entries.lengths, entries.content)
+            lengths, content = entries.lengths, entries.content
+            sizes = f"{entries.first},{entries.count},{len(lengths)},{len(content)}"
+            tables.append(f"[{_to_json(str(entries.type))},{sizes}]")
+            parts += (lengths.tobytes(), content.tobytes(), bytes(-content.nbytes % 8))
         time = round(self.time * _MICROSECONDS)  # always as many digits
-        about = {"epoch": self.epoch, "time": time, "changes": changes, "tables": tables}
-        head = _to_json(about).encode() + b"\n"
-        parts = [head, bytes(-len(head) % 8)]
-        for array in arrays:
-            parts.append(array.tobytes())
-            parts.append(bytes(-array.nbytes % 8))
+        head = (
+            f'{{"epoch":{self.epoch},"time":{time},"changes":[{",".join(changes)}],'
+            f'"tables":[{",".join(tables)}]}}\n'
+        ).encode()
+        parts[0] = head + bytes(-len(head) % 8)
         return b"".join(parts)
 
     @classmethod

@@ -7,6 +7,7 @@ as they are in memory, little-endian. Where they are and what they are is kept e
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 import zlib
@@ -44,7 +45,7 @@ class Extent:
     @property
     def nbytes(self) -> int:
         """The size of the array in bytes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * int(self.dtype[2:])
 
     def as_data(self) -> list[Any]:
         """Return the extent for JSON."""
@@ -135,6 +136,11 @@ class Arrays:
             raise damaged(shown, extent.at)
         self.mapped += extent.nbytes
         return np.frombuffer(flat, extent.dtype).reshape(extent.shape)
+
+    def hold(self, names: Iterable[str]) -> None:
+        """Map files now, so that their arrays can be read when the files are gone."""
+        for name in names:
+            self._map(name)
 
     def _map(self, name: str) -> mmap.mmap:
         found = self._maps.get(name)

@@ -12,20 +12,39 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
+from tidelog.durable.places import is_address
 from tidelog.errors import StateError, UsageError
 
 _sync = getattr(os, "fdatasync", os.fsync)  # not everywhere
 Buffer = bytes | bytearray | memoryview
 
 
+def _local(folder: str | Path) -> Path:
+    """Return a folder on a local disk; raise UsageError for an address of anything else."""
+    if not is_address(folder):
+        return Path(folder)
+    scheme, _, rest = str(folder).partition(":")
+    if scheme.lower() != "file":
+        raise UsageError(
+            f"`{folder}`: a database that is in use lies on a local disk"
+            "\n  help: `tidelog state copy` brings it to one, and back"
+        )
+    path = unquote(rest)
+    if path.startswith("//"):
+        host, slash, path = path[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise UsageError(f"`{folder}` is on another machine, `{host}`")
+        path = slash + path
+    return Path(path)
+
+
 class Files:
     """The files of one folder on a local disk."""
 
     def __init__(self, folder: str | Path) -> None:
-        if "://" in str(folder):
-            raise UsageError(f"`{folder}`: a durable database lies on a local disk")
-        self.folder = Path(folder)
+        self.folder = _local(folder)
 
     # --- what can fail, and changes something ---
 
@@ -46,16 +65,21 @@ class Files:
 
     def write(self, file: int, data: Buffer, at: int, name: str) -> None:
         """Write all of `data` at a place of a file."""
-        with self._named("write", name):
-            view = memoryview(data).cast("B")
-            while len(view):
-                written = os.pwrite(file, view, at)
-                view, at = view[written:], at + written
+        try:  # each commit comes by here: `_named` would cost more than the call
+            written = os.pwrite(file, data, at)
+            if written < memoryview(data).nbytes:
+                view = memoryview(data).cast("B")
+                while written < len(view):
+                    written += os.pwrite(file, view[written:], at + written)
+        except OSError as error:
+            raise self._failed("write", name, error) from error
 
     def sync(self, file: int, name: str) -> None:
         """Return when everything that was written to a file is on the disk."""
-        with self._named("sync", name):
+        try:
             _sync(file)
+        except OSError as error:
+            raise self._failed("sync", name, error) from error
 
     def truncate(self, file: int, size: int, name: str) -> None:
         """Cut a file off."""
@@ -129,5 +153,8 @@ class Files:
         try:
             yield
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise StateError(f"cannot {what} `{self.shown(name)}`: {reason}") from error
+            raise self._failed(what, name, error) from error
+
+    def _failed(self, what: str, name: str, error: OSError) -> StateError:
+        reason = error.strerror or str(error)
+        return StateError(f"cannot {what} `{self.shown(name)}`: {reason}")

@@ -89,12 +89,17 @@ class _UnsyncedError(Exception):
     """The manifest is replaced, but perhaps not on the disk."""
 
 
-def _replace(files: Files, manifest: Manifest) -> None:
+def encoded(manifest: Manifest) -> bytes:
+    """Return what is in the file of a manifest."""
     body = json.dumps(asdict(manifest), ensure_ascii=True).encode()
     head = f"tidelog state {FORMAT} {len(body)} {zlib.crc32(body):08x}\n".encode()
+    return head + body + b"\n"
+
+
+def _replace(files: Files, manifest: Manifest) -> None:
     file = files.create(_NEW)
     try:
-        files.write(file, head + body + b"\n", 0, _NEW)
+        files.write(file, encoded(manifest), 0, _NEW)
         files.sync(file, _NEW)
     finally:
         files.close(file)

@@ -1,64 +1,43 @@
 """A snapshot: all that is stored at one epoch, written in as many steps as it takes.
 
-It consists of data files (durable/extents.py) and an index, a file of JSON that says what they
-hold. The words of a large run have a file of their own, which later snapshots use again as long as
-the run lives; so do the entries of dictionaries. Marks and counts, which epochs change in place,
-are written with each snapshot, as they were when it began (store/capture.py).
+It consists of data files (durable/extents.py) and an index that says what they hold
+(durable/saved.py). The words of a large run have a file of their own, which later snapshots use
+again as long as the run lives; so do the entries of dictionaries, and all that nobody has touched
+since it was opened. Marks, counts and sums, which epochs change in place, are written with each
+snapshot, as they were when it began (store/capture.py).
 """
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.durable.extents import Arrays, DataFile, Extent
+from tidelog.durable.extents import DataFile, Extent
 from tidelog.durable.files import Files
-from tidelog.durable.framing import damaged
 from tidelog.durable.manifest import SnapshotRef
-from tidelog.durable.tables import Entries, first_number, pack, type_of
+from tidelog.durable.saved import (
+    GroupsInFiles,
+    Order,
+    Relation,
+    Saved,
+    SavedRun,
+    SavedTable,
+    as_json,
+)
+from tidelog.durable.tables import first_number, pack
 from tidelog.store.capture import Capture
 from tidelog.store.codec import Table
 from tidelog.store.sets import SetTable
+from tidelog.store.sums_capture import SumsCapture
 from tidelog.values.types import Type
 
 LARGE = 1 << 20  # bytes of words from which on a run has a file of its own
 _TABLE_ROWS = 1 << 15  # entries that are written at once
 _MOST_FILES = 8  # of dictionaries, before they are written anew
-
-Order = tuple[int, ...]
-
-
-# --- what is in it ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SavedRun:
-    """One run in files."""
-
-    dead: int
-    words: Extent
-    marks: Extent | None
-    counts: Extent | None
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A stored relation: the numbers of its domains, and its runs by order.
-
-    `Run` is what a run is: a capture of one in memory, or where one is in files.
-    """
-
-    name: str
-    is_given: bool
-    """Whether these are the given rows of a relation that rules derive, too."""
-    domains: tuple[int, ...]
-    orders: Mapping[Order, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -75,53 +54,6 @@ class Image:
     """Given rows that the program states as well, as columns of ordinals."""
     memories: Sequence[tuple[tuple[str, ...], str, Mapping[str, float]]]
     """What strategies remember: the relations, the name of the strategy, the numbers."""
-
-
-@dataclass(frozen=True)
-class SavedTable:
-    """Entries of a dictionary in files."""
-
-    type: Type
-    first: int
-    count: int
-    lengths: Extent
-    content: Extent
-
-    def read(self, arrays: Arrays) -> Entries:
-        """Return the entries."""
-        return Entries(
-            self.type, self.first, self.count, arrays.read(self.lengths), arrays.read(self.content)
-        )
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A snapshot that is in files."""
-
-    epoch: int
-    domains: Sequence[tuple[int, int]]
-    relations: Sequence[Relation]
-    tables: Sequence[SavedTable]
-    stated: Mapping[str, Extent]
-    memories: Sequence[tuple[tuple[str, ...], str, Mapping[str, float]]]
-
-    def extents(self) -> list[Extent]:
-        """Return all arrays."""
-        found = list(self.stated.values())
-        for table in self.tables:
-            found += (table.lengths, table.content)
-        for relation in self.relations:
-            for runs in relation.orders.values():
-                for run in runs:
-                    found += (e for e in (run.words, run.marks, run.counts) if e is not None)
-        return found
-
-    def files(self) -> set[str]:
-        """Return the names of all data files."""
-        return {extent.file for extent in self.extents()}
-
-
-# --- writing ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -205,15 +137,18 @@ class SnapshotWriter:
                 orders[order] = []
                 for capture in captures:
                     orders[order].append((yield from self._write_run(capture, data)))
+            sums: list[GroupsInFiles] = []
+            for groups in relation.sums:
+                sums.append((yield from self._write_sums(groups, data)))
             written.relations.append(
-                Relation(relation.name, relation.is_given, relation.domains, orders)
+                Relation(relation.name, relation.is_given, relation.domains, orders, sums)
             )
         self._finish_file(data)
         saved = Saved(
             image.epoch, image.domains, written.relations, written.tables, written.stated,
             image.memories,
         )  # fmt: skip
-        index = _as_json(saved)
+        index = as_json(saved)
         name = f"snapshot-{number:08}.json"
         self.names.append(name)
         file = self._files.create(name)
@@ -227,6 +162,8 @@ class SnapshotWriter:
         return SnapshotRef(name, len(index), zlib.crc32(index), image.epoch, size)
 
     def _write_run(self, capture: Capture, data: DataFile) -> Generator[int, None, SavedRun]:
+        if isinstance(capture.saved, SavedRun):
+            return capture.saved
         known = capture.run.saved if capture.run.words is capture.words else None
         if isinstance(known, Extent):
             words = known
@@ -244,6 +181,18 @@ class SnapshotWriter:
         if capture.counts is not None:
             counts = yield from data.put_parts(n, capture.counts.dtype, capture.counts.part)
         return SavedRun(capture.dead, words, marks, counts)
+
+    def _write_sums(
+        self, capture: SumsCapture, data: DataFile
+    ) -> Generator[int, None, GroupsInFiles]:
+        if isinstance(capture.saved, GroupsInFiles):
+            return capture.saved
+        heads, words = capture.heads, capture.words
+        return GroupsInFiles(
+            (yield from data.put_parts(capture.sizes[0], heads.dtype, heads.part)),
+            (yield from data.put_parts(capture.sizes[1], words.dtype, words.part)),
+            capture.words_used,
+        )
 
     def _write_tables(self) -> Generator[int, None, list[SavedTable]]:
         """Write the entries that no earlier snapshot has written."""
@@ -266,85 +215,3 @@ class SnapshotWriter:
         if file is not None:
             self._finish_file(file)
         return known
-
-
-# --- the index --------------------------------------------------------------------------------
-
-
-def _as_json(saved: Saved) -> bytes:
-    def extent(held: Extent | None) -> list[Any] | None:
-        return None if held is None else held.as_data()
-
-    relations = [
-        {
-            "name": relation.name,
-            "given": relation.is_given,
-            "domains": relation.domains,
-            "orders": [
-                {
-                    "order": order,
-                    "runs": [
-                        [run.dead, extent(run.words), extent(run.marks), extent(run.counts)]
-                        for run in runs
-                    ],
-                }
-                for order, runs in relation.orders.items()
-            ],
-        }
-        for relation in saved.relations
-    ]
-    tables = [
-        [str(part.type), part.first, part.count, extent(part.lengths), extent(part.content)]
-        for part in saved.tables
-    ]
-    index = {
-        "epoch": saved.epoch,
-        "domains": saved.domains,
-        "relations": relations,
-        "tables": tables,
-        "stated": {name: extent(held) for name, held in saved.stated.items()},
-        "memories": saved.memories,
-    }
-    return json.dumps(index, separators=(",", ":")).encode()
-
-
-def load_index(files: Files, ref: SnapshotRef) -> Saved:
-    """Return what a snapshot holds; raise StateError if its index is damaged."""
-    data = files.read(ref.name)
-    if len(data) != ref.bytes or zlib.crc32(data) != ref.crc:
-        raise damaged(files.shown(ref.name), 0)
-    index = json.loads(data)
-
-    def extent(held: list[Any] | None) -> Extent | None:
-        return None if held is None else Extent.from_data(held)
-
-    def sure(held: list[Any]) -> Extent:
-        return Extent.from_data(held)
-
-    relations = [
-        Relation(
-            relation["name"],
-            relation["given"],
-            tuple(relation["domains"]),
-            {
-                tuple(order["order"]): [
-                    SavedRun(dead, sure(words), extent(marks), extent(counts))
-                    for dead, words, marks, counts in order["runs"]
-                ]
-                for order in relation["orders"]
-            },
-        )
-        for relation in index["relations"]
-    ]
-    tables = [
-        SavedTable(type_of(text), first, count, sure(lengths), sure(content))
-        for text, first, count, lengths, content in index["tables"]
-    ]
-    return Saved(
-        index["epoch"],
-        [(bias, bits) for bias, bits in index["domains"]],
-        relations,
-        tables,
-        {name: sure(held) for name, held in index["stated"].items()},
-        [(tuple(names), strategy, memory) for names, strategy, memory in index["memories"]],
-    )

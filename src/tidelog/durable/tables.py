@@ -60,19 +60,71 @@ def unpack(entries: Entries) -> Any:
     """Return the entries as a table holds them."""
     if entries.type.kind is Kind.SET:
         return entries.content.reshape(entries.count, -1)
-    if entries.type.kind is Kind.RECORD:
-        flat = entries.content.tolist()
-        width = int(entries.lengths[0])
+    return pieces([entries]).all_made()
+
+
+class _Symbols:
+    """Symbols as their bytes (store/kept_items.py)."""
+
+    def __init__(self, parts: Sequence[Entries]) -> None:
+        self.content: NDArray[np.uint8] = _joined([part.content for part in parts])
+        self.ends = np.cumsum(_joined([part.lengths for part in parts]))
+
+    def made(self, piece: int) -> str:
+        """Return a symbol."""
+        start = int(self.ends[piece - 1]) if piece else 0
+        data = self.content[start : int(self.ends[piece])].tobytes()
+        return data.decode("utf-8", "surrogatepass")
+
+    def all_made(self) -> list[str]:
+        """Return all symbols."""
+        ends = self.ends.tolist()
+        data = self.content.tobytes()
+        return [
+            data[start:end].decode("utf-8", "surrogatepass")
+            for start, end in zip([0, *ends], ends, strict=False)
+        ]
+
+    def bytes_of(self, item: str) -> bytes:
+        """Return the bytes of a symbol."""
+        return item.encode("utf-8", "surrogatepass")
+
+
+class _Records:
+    """Records as the bytes of the ordinals of their fields."""
+
+    def __init__(self, parts: Sequence[Entries]) -> None:
+        count = sum(part.count for part in parts)
+        self._rows: NDArray[np.int64] = _joined([part.content for part in parts])
+        self._width = int(parts[0].lengths[0])
+        self.content = self._rows.view(np.uint8)
+        self.ends = np.arange(1, count + 1) * (8 * self._width)
+
+    def made(self, piece: int) -> tuple[int, ...]:
+        """Return a record."""
+        return tuple(self._rows[piece * self._width : (piece + 1) * self._width].tolist())
+
+    def all_made(self) -> list[tuple[int, ...]]:
+        """Return all records."""
+        flat, width = self._rows.tolist(), self._width
         if not width:
-            return [()] * entries.count
+            return [()] * len(self.ends)
         return list(zip(*(flat[i::width] for i in range(width)), strict=True))
-    ends = np.cumsum(entries.lengths).tolist()
-    starts = [0, *ends[:-1]]
-    data = entries.content.tobytes()
-    return [
-        data[start:end].decode("utf-8", "surrogatepass")
-        for start, end in zip(starts, ends, strict=False)
-    ]
+
+    def bytes_of(self, item: tuple[int, ...]) -> bytes:
+        """Return the bytes of a record."""
+        return np.array(item, np.int64).tobytes()
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def pieces(parts: Sequence[Entries]) -> _Symbols | _Records:
+    """Return all entries of a table, which follow each other, as pieces of bytes."""
+    if parts[0].type.kind is Kind.SYMBOL:
+        return _Symbols(parts)
+    return _Records(parts)
 
 
 def restore(codec: Codec, entries: Entries) -> None:
@@ -91,14 +143,20 @@ class Watermarks:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._written: dict[Type, int] = {}
+        self._total = -1  # the size of all tables when there was nothing new
 
     def new_entries(self) -> list[Entries]:
         """Return what is not written yet."""
-        found = []
+        found: list[Entries] = []
+        total = self._codec.size
+        if total == self._total:
+            return found
         for type_, table in self._codec.tables():
             first = self._first(type_)
             if len(table) > first:
                 found.append(pack(type_, first, table.entries(first, len(table))))
+        if not found:
+            self._total = total
         return found
 
     def written(self, entries: Sequence[Entries]) -> None:

@@ -15,7 +15,7 @@ from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.log import read_published, read_records
 from tidelog.durable.manifest import Manifest
-from tidelog.durable.snapshot import Relation, Saved, load_index
+from tidelog.durable.saved import Relation, Saved, load_index
 from tidelog.durable.tables import restore
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.join import DEAD

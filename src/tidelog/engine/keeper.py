@@ -21,11 +21,11 @@ from tidelog.durable import manifest as manifests
 from tidelog.durable.epochs import EpochRecord
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
-from tidelog.durable.framing import Record
 from tidelog.durable.lock import WriterLock
-from tidelog.durable.log import HEADER, Log, read_published, read_records
+from tidelog.durable.log import HEADER, Log, read_records
 from tidelog.durable.manifest import Manifest, SnapshotRef, UnsureError
-from tidelog.durable.snapshot import Image, Saved, SnapshotWriter, load_index
+from tidelog.durable.saved import Saved, load_index
+from tidelog.durable.snapshot import Image, SnapshotWriter
 from tidelog.durable.tables import Watermarks
 from tidelog.engine import saving
 from tidelog.engine.kernel import KernelEngine
@@ -37,6 +37,7 @@ from tidelog.logic.program import Program
 from tidelog.values.types import Row
 
 _EVERYTHING = 1 << 62  # bytes
+_MOST_HELD = 2  # files that hold so much more than is used of them are not used again
 _PAUSE = 8  # a snapshot that failed is tried again when the log is so much longer
 
 
@@ -57,6 +58,7 @@ class Keeper:
         self._since_snapshot = 0  # bytes of the log that an opening would replay
         self._not_before = 0
         self._problem = ""
+        self._is_from_files = False
         self._number = largest_number(files.names())
         self._tending = threading.RLock()  # snapshots are the business of one thread at a time
         self._closed = threading.Event()
@@ -129,7 +131,8 @@ class Keeper:
         engine = make(lambda new: saving.restore(new, saved, arrays))
         keeper = cls(files, lock, settings, engine)
         keeper._manifest, keeper._saved = manifest, saved
-        records, last = _read_log(files, manifest)
+        keeper._is_from_files = True
+        records, last = saving.read_log(files, manifest)
         saving.restore_entries_of(engine._catalog.codec, records)
         keeper._watermarks.all_written()  # and no more: what comes from here on is in no file
         saving.resume(engine, saved)
@@ -138,14 +141,13 @@ class Keeper:
         epoch = records[-1].epoch if records else saved.epoch
         engine.last_epoch = engine.last_epoch._replace(epoch=epoch)
         segment = manifest.segments[-1]
-        size = files.size(segment.name)
         keeper._log = Log.resume(files, manifest.identity, segment, last)
         if last is None:
             keeper._log.epoch = segment.first - 1
         keeper._since_snapshot = replayed_bytes(manifest, keeper._log.end)
         seconds = time.perf_counter() - start
-        cut = max(0, size - keeper._log.end)
-        keeper.opened = Opened(epoch, saved.epoch, arrays.mapped, len(records), cut, "", seconds)
+        cut, mapped = keeper._log.cut, manifest.snapshot.data_bytes
+        keeper.opened = Opened(epoch, saved.epoch, mapped, len(records), cut, "", seconds)
         keeper._begin()
         return keeper
 
@@ -160,6 +162,8 @@ class Keeper:
         """Write the record of the epoch that is about to be kept. What this raises undoes it."""
         if self._closed.is_set():
             raise UsageError("the database is closed")
+        if self._is_from_files:
+            saving.read_for_commit(self._engine)
         entries = self._watermarks.new_entries()
         epoch = self._log.epoch + 1
         record = saving.record_of(self._engine, epoch, dict(stated), entries)
@@ -220,7 +224,10 @@ class Keeper:
 
     def _start_snapshot(self) -> None:
         self._rotate()
-        self._image = saving.image_of(self._engine, self._log.epoch)
+        held, used = self._saved.held_bytes(self._files), self._manifest.snapshot.data_bytes
+        self._image = saving.image_of(
+            self._engine, self._log.epoch, use_files=held < _MOST_HELD * used
+        )
         self._writer = SnapshotWriter(
             self._files, self._manifest.identity, self._next_number(), self._image,
             self._saved.tables,
@@ -255,9 +262,8 @@ class Keeper:
             self._log.broken = f"it is not known which manifest is on the disk ({error})"
         self._not_before = _PAUSE * max(self._since_snapshot, self._settings.snapshot_bytes)
         writer, self._writer = self._writer, None
-        if self._image is not None:
-            saving.release(self._engine)
-            self._image = None
+        saving.release(self._engine)
+        self._image = None
         if writer is not None and not unsure:
             with suppress(StateError):  # what is left is removed when it is opened next
                 writer.abandon()
@@ -375,19 +381,3 @@ class Keeper:
                 self._give_up(StateError("the database was closed before it was written"))
             self._log.close()
             self._lock.release()
-
-
-def _read_log(files: Files, manifest: Manifest) -> tuple[list[EpochRecord], Record | None]:
-    """Return the epochs after the snapshot, and the last record of the file being written."""
-    records: list[EpochRecord] = []
-    last: Record | None = None
-    current = manifest.segments[-1]
-    published = read_published(files, manifest.identity)
-    since = manifest.snapshot.epoch
-    oldest = min(since, current.first - 1)
-    for record in read_records(files, manifest.identity, manifest.segments, oldest, published):
-        if record.epoch >= current.first:
-            last = record
-        if record.epoch > since:
-            records.append(EpochRecord.decode(record.payload))
-    return records, last

@@ -20,7 +20,7 @@ from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.log import read_published, read_records
 from tidelog.durable.manifest import Manifest
-from tidelog.durable.snapshot import load_index
+from tidelog.durable.saved import load_index
 from tidelog.engine.history import Past, changes_since, check_retained, declared, parts_of
 from tidelog.engine.reads import Reader
 from tidelog.engine.saving import (

@@ -90,7 +90,7 @@ class Recompute:
         for name in self._names:
             facts[name] = catalog.decode(name, catalog.given[name].rows(Version.NEW))
         with catalog.meter.interrupts.allowed():
-            found = evaluate(self._program, facts)
+            found = evaluate(self._program, facts, catalog.meter)
         return {name: self._packed(name, found[name]) for name in self._names}
 
     def _packed(self, name: str, rows: frozenset[Row]) -> Words:

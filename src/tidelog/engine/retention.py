@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from tidelog.durable.log import HEADER
 from tidelog.durable.manifest import Manifest, Segment
-from tidelog.durable.snapshot import Saved
+from tidelog.durable.saved import Saved
 from tidelog.engine.settings import Settings
 
 _OURS = ("log-", "data-", "words-", "tables-", "snapshot-", "MANIFEST.new")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,18 +16,25 @@ from numpy.typing import NDArray
 
 from tidelog.durable.epochs import EpochRecord, Role, Rows
 from tidelog.durable.extents import Arrays
-from tidelog.durable.snapshot import Image, Relation, Saved, SavedRun
-from tidelog.durable.tables import Entries
+from tidelog.durable.files import Files
+from tidelog.durable.framing import Record
+from tidelog.durable.log import read_published, read_records
+from tidelog.durable.manifest import Manifest
+from tidelog.durable.saved import Relation, RunInFiles, Saved, SavedRun, SavedTable, SumsInFiles
+from tidelog.durable.snapshot import LARGE, Image
+from tidelog.durable.tables import Entries, pieces
 from tidelog.durable.tables import restore as restore_entries
 from tidelog.engine.report import EpochReport
 from tidelog.maintain.catalog import Catalog
-from tidelog.store.capture import Capture
+from tidelog.store.capture import Capture, SavedCapture
 from tidelog.store.codec import Codec
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.index import Index
+from tidelog.store.kept_items import Pieces
+from tidelog.store.lazy_run import LazyRun
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run
-from tidelog.values.types import Row
+from tidelog.values.types import Kind, Row, Type
 
 if TYPE_CHECKING:
     from tidelog.engine.kernel import KernelEngine
@@ -42,8 +50,11 @@ class OtherShapeError(Exception):
 # --- out --------------------------------------------------------------------------------------
 
 
-def image_of(engine: KernelEngine, epoch: int) -> Image:
-    """Return everything that is to be saved. Epochs that follow do not change it."""
+def image_of(engine: KernelEngine, epoch: int, *, use_files: bool = False) -> Image:
+    """Return everything that is to be saved. Epochs that follow do not change it.
+
+    With `use_files` large runs that nobody has touched since they were opened stay where they are.
+    """
     catalog = engine._catalog
     numbers = _numbered_domains(catalog)
     relations = [
@@ -51,7 +62,11 @@ def image_of(engine: KernelEngine, epoch: int) -> Image:
             name,
             is_given,
             tuple(numbers[id(domain)][0] for domain in stored.domains),
-            {order: _captured(index) for order, index in stored.indexes.items()},
+            {order: _captured(index, use_files) for order, index in stored.indexes.items()},
+            [
+                held.capture(use_files=use_files and held.nbytes >= LARGE)
+                for held in stored.attached
+            ],
         )
         for name, is_given, stored in _everything(catalog)
     ]
@@ -70,10 +85,17 @@ def release(engine: KernelEngine) -> None:
     for relation in engine._catalog.everything():
         for index in relation.indexes.values():
             index.captures = []
+        for attached in relation.attached:
+            attached.release()
 
 
-def _captured(index: Index) -> list[Capture]:
-    index.captures = [Capture(run) for run in index.runs]
+def _captured(index: Index, use_files: bool) -> list[Capture]:
+    index.captures = [
+        SavedCapture(run)
+        if use_files and isinstance(run, LazyRun) and run.nbytes >= LARGE
+        else Capture(run)
+        for run in index.runs
+    ]
     return index.captures
 
 
@@ -101,9 +123,9 @@ def record_of(
     changes = []
     for name, relation in catalog.relations.items():
         given = catalog.given[name]
-        if given is not relation and given.delta:
+        if given is not relation and given.touched and given.delta:
             changes.append(_rows(name, Role.GIVEN, given))
-        if relation.delta and name in engine._program.relations:
+        if relation.touched and relation.delta and name in engine._program.relations:
             changes.append(_rows(name, Role.BOTH if given is relation else Role.VIEW, relation))
     for name, after in stated.items():
         before = engine._given_facts.get(name, set())
@@ -112,12 +134,17 @@ def record_of(
     return EpochRecord(epoch, time.time(), changes, entries)
 
 
+def read_for_commit(engine: KernelEngine) -> None:
+    """Read from files what a commit may need; what this raises can still undo the epoch."""
+    for relation in engine._catalog.everything():
+        if relation.touched:
+            relation.read_for_commit()
+
+
 def _rows(name: str, role: Role, relation: StoredRelation) -> Rows:
     domains, delta = relation.domains, relation.delta
-    return Rows(
-        name, role, tuple(d.bias for d in domains), tuple(d.bits for d in domains),
-        delta.inserted, delta.deleted,
-    )  # fmt: skip
+    biases, bits = tuple([d.bias for d in domains]), tuple([d.bits for d in domains])
+    return Rows(name, role, biases, bits, delta.inserted, delta.deleted)
 
 
 def _stated_rows(catalog: Catalog, name: str, more: set[Row], less: set[Row]) -> Rows:
@@ -143,10 +170,13 @@ def restore(engine: KernelEngine, saved: Saved, arrays: Arrays) -> None:
 
 
 def resume(engine: KernelEngine, saved: Saved) -> None:
-    """Make ready for updates, when the relations are as they were."""
+    """Make ready for updates, when the relations are as they were.
+
+    Joins are planned when they are first needed: the orders that they read are there, and
+    looking at the sizes of columns would read relations that nobody may ask for.
+    """
     for _, strategy in engine._strategies:
         strategy.restored()
-        strategy.prepare()
     for (_, strategy), (_, _, memory) in zip(engine._strategies, saved.memories, strict=True):
         strategy.remember(memory)
 
@@ -156,6 +186,7 @@ def restore_relations(
 ) -> None:
     """Read relations back; with `rows_only` as a reader needs them: views, in one order."""
     _restore_domains(catalog, saved)
+    arrays.hold(saved.files())
     restore_tables(catalog.codec, saved, arrays)
     for relation in saved.relations:
         if rows_only and (relation.is_given or "@" in relation.name):
@@ -168,6 +199,9 @@ def restore_relations(
         for order, index in indexes.items():
             index.runs = [_run(run, arrays, rows_only) for run in relation.orders[order]]
             index.forget_table()
+        if not rows_only:
+            for attached, sums in zip(stored.attached, relation.sums, strict=False):
+                attached.keep(SumsInFiles(sums, arrays))
     catalog.stamp = object()
 
 
@@ -192,23 +226,40 @@ def _restore_domains(catalog: Catalog, saved: Saved) -> None:
 
 
 def restore_tables(codec: Codec, saved: Saved, arrays: Arrays) -> None:
-    """Read the dictionaries back."""
+    """Read the dictionaries back: sets now, symbols and records when they are wanted."""
+    parts: dict[Type, list[SavedTable]] = {}
     for table in saved.tables:
-        restore_entries(codec, table.read(arrays))
+        if table.type.kind is Kind.SET:
+            restore_entries(codec, table.read(arrays))
+        elif table.count:
+            parts.setdefault(table.type, []).append(table)
+    for type_, held in parts.items():
+        size = sum(table.count for table in held)
+        codec.table(type_).keep(size, partial(_read_pieces, held, arrays))
+
+
+def _read_pieces(parts: Sequence[SavedTable], arrays: Arrays) -> Pieces:
+    return pieces([table.read(arrays) for table in parts])
 
 
 def _run(saved: SavedRun, arrays: Arrays, rows_only: bool) -> Run:
-    words = arrays.read(saved.words)
-    marks = None
-    if saved.marks is not None and not (rows_only and not saved.dead):
-        marks = arrays.read(saved.marks)
-    if rows_only or saved.counts is None:
-        run = Run(words, marks, None, saved.dead)
-    else:
-        run = Run(words, marks, arrays.read(saved.counts), saved.dead)
-    if saved.words.file.startswith("words-"):
-        run.saved = saved.words
-    return run
+    return LazyRun(saved.words.shape[1], saved.dead, RunInFiles(saved, arrays, rows_only))
+
+
+def read_log(files: Files, manifest: Manifest) -> tuple[list[EpochRecord], Record | None]:
+    """Return the epochs after the snapshot, and the last record of the file being written."""
+    records: list[EpochRecord] = []
+    last: Record | None = None
+    current = manifest.segments[-1]
+    published = read_published(files, manifest.identity)
+    since = manifest.snapshot.epoch
+    oldest = min(since, current.first - 1)
+    for record in read_records(files, manifest.identity, manifest.segments, oldest, published):
+        if record.epoch >= current.first:
+            last = record
+        if record.epoch > since:
+            records.append(EpochRecord.decode(record.payload))
+    return records, last
 
 
 def restore_entries_of(codec: Codec, records: Sequence[EpochRecord]) -> None:

@@ -14,7 +14,10 @@ class Opened:
     snapshot_epoch: int
     """The epoch of the snapshot that was read."""
     mapped_bytes: int
-    """The size of the arrays that were mapped: runs, levels, counts, indexes and dictionaries."""
+    """The size of the arrays that were mapped: runs, levels, counts, sums, indexes, dictionaries.
+
+    They are read when they are first needed, and their checksums are looked at then.
+    """
     replayed_epochs: int
     """How many epochs were replayed from the log."""
     cut_bytes: int

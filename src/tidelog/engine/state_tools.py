@@ -15,7 +15,8 @@ from tidelog.durable.files import Files
 from tidelog.durable.framing import Record
 from tidelog.durable.log import read_published, read_records
 from tidelog.durable.manifest import Manifest
-from tidelog.durable.snapshot import Saved, load_index
+from tidelog.durable.places import Place
+from tidelog.durable.saved import Saved, load_index
 from tidelog.engine import saving
 from tidelog.engine.database import Database
 from tidelog.engine.given_files import read_given
@@ -27,6 +28,7 @@ from tidelog.values.text import parse_value
 from tidelog.values.types import Kind, Type
 
 _EXPORT = "export.json"
+_PROGRAM = "program.dl"
 _EXPORT_FORMAT = 1
 
 
@@ -167,16 +169,17 @@ def compact(path: str | Path, retain_epochs: int = 0) -> None:
 # --- moving -----------------------------------------------------------------------------------
 
 
-def export_state(path: str | Path, into: str | Path) -> int:
-    """Write the program and its given facts to a folder that any version can read."""
+def export_state(path: str | Path, into: str | Path, filesystem: Any = None) -> int:
+    """Write the program and its given facts to a folder that any version can read.
+
+    It can be anywhere that Arrow reaches; with a `pyarrow.fs.FileSystem` it is a folder there.
+    """
     import pyarrow as pa
 
-    files, folder = Files(path), Path(into)
+    files, place = Files(path), Place(into, filesystem)
     given = read_given(files, _manifest(files))
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"`{folder}` is not empty")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "program.dl").write_text(given.program.text, encoding="utf-8")
+    place.make()
+    place.write(_PROGRAM, given.program.text.encode())
     nullary = []
     for name, rows in given.rows.items():
         relation = given.program.relations[name]
@@ -184,37 +187,42 @@ def export_state(path: str | Path, into: str | Path) -> int:
             nullary += [name] if rows else []
         elif rows:
             table = to_arrow(rows, relation, given.program.records)
-            with pa.ipc.new_file(folder / f"{name}.arrow", table.schema) as writer:
+            with (
+                place.output(f"{name}.arrow") as file,
+                pa.ipc.new_file(file, table.schema) as writer,
+            ):
                 writer.write_table(table)
     about = {"format": _EXPORT_FORMAT, "epoch": given.epoch, "nullary": nullary}
-    (folder / _EXPORT).write_text(json.dumps(about) + "\n", encoding="utf-8")
+    place.write(_EXPORT, (json.dumps(about) + "\n").encode())
     return given.epoch
 
 
-def import_state(exported: str | Path, path: str | Path) -> int:
+def import_state(exported: str | Path, path: str | Path, filesystem: Any = None) -> int:
     """Make a database of what `export_state` has written; return its epoch."""
     import pyarrow as pa
 
-    folder, files = Path(exported), Files(path)
-    if not (folder / _EXPORT).exists():
-        raise UsageError(f"`{folder}` is not an export: it has no {_EXPORT}")
+    place, files = Place(exported, filesystem), Files(path)
+    names = place.names()
+    if _EXPORT not in names:
+        raise UsageError(f"`{place}` is not an export: it has no {_EXPORT}")
     if files.exists(manifests.NAME):
         raise UsageError(f"there is a database in `{path}` already")
-    about = json.loads((folder / _EXPORT).read_text(encoding="utf-8"))
+    about = json.loads(place.read(_EXPORT))
     if about.get("format") != _EXPORT_FORMAT:
-        raise StateError(f"`{folder}` has format {about.get('format')}, which is not known")
-    program = Program.load(folder / "program.dl")
+        raise StateError(f"`{place}` has format {about.get('format')}, which is not known")
+    program = Program.parse(place.read(_PROGRAM).decode(), place.shown(_PROGRAM))
     facts: dict[str, object] = {name: [()] for name in about["nullary"]}
-    for file in sorted(folder.glob("*.arrow")):
-        relation = program.relations.get(file.stem)
+    for stem in (name.removesuffix(".arrow") for name in names if name.endswith(".arrow")):
+        relation = program.relations.get(stem)
         if relation is None:
-            hint = did_you_mean(file.stem, program.relations)
+            hint = did_you_mean(stem, program.relations)
             raise UsageError(
-                f"`{file}`: the program has no `{file.stem}`" + (f"; {hint}" * bool(hint))
+                f"`{place.shown(stem)}.arrow`: the program has no `{stem}`"
+                + (f"; {hint}" * bool(hint))
             )
-        with pa.ipc.open_file(file) as reader:
+        with place.input(f"{stem}.arrow") as file, pa.ipc.open_file(file) as reader:
             columns = reader.read_all().columns
-        facts[file.stem] = list(
+        facts[stem] = list(
             zip(
                 *(
                     [_value(value, field.type, program.records) for value in column.to_pylist()]

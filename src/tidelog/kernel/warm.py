@@ -18,6 +18,7 @@ from typing import Any
 
 import tidelog.kernel
 
+_clocks: list[Any] = []  # one, when somebody has asked for it
 Compiled = Callable[["Compilation"], None]
 
 
@@ -82,6 +83,36 @@ def is_compiled() -> bool:
 
     kernel: Any = join
     return any(Path(kernel.stats.cache_path).glob("join.join-*.nbi"))
+
+
+def preparing_seconds() -> float:
+    """Return how long this process has compiled kernels, or loaded them, since this was asked."""
+    if not _clocks:
+        from numba.core import event
+
+        class Clock(event.Listener):
+            """Adds up the time in which the compiler is at work. It may call itself."""
+
+            def __init__(self) -> None:
+                self.seconds = 0.0
+                self._since = 0.0
+                self._depth = 0
+
+            def on_start(self, event: Any) -> None:
+                """Start the clock."""
+                if not self._depth:
+                    self._since = time.perf_counter()
+                self._depth += 1
+
+            def on_end(self, event: Any) -> None:
+                """Stop the clock."""
+                self._depth -= 1
+                if not self._depth:
+                    self.seconds += time.perf_counter() - self._since
+
+        _clocks.append(Clock())
+        event.register("numba:compiler_lock", _clocks[0])  # type: ignore[no-untyped-call]
+    return float(_clocks[0].seconds)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tidelog.kernel.warm import preparing_seconds
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.maintain.limits import Limits, resident_memory
 
@@ -48,13 +49,19 @@ class Meter:
     ) -> None:
         self._listener = listener
         self._limits = limits
+        self._is_timed = limits is not None and limits.seconds is not None
         self.interrupts = Interrupts()  # those of the epoch at hand
         self.start()
         self.begin()
 
     def start(self) -> None:
-        """Start the clock of the time limit: an epoch begins. It may take several attempts."""
+        """Start the clock of the time limit: an epoch begins. It may take several attempts.
+
+        The clock stands still while kernels are compiled: that is nobody's fault but ours.
+        """
         self._started = time.perf_counter()
+        if self._is_timed:
+            self._started -= preparing_seconds()
 
     @contextmanager
     def unlimited(self) -> Iterator[None]:
@@ -97,7 +104,10 @@ class Meter:
             now = time.perf_counter()
             if now - self._looked > LOOK:
                 self._looked = now
-                self._limits.check(now - self._started, self._relations, self._level)
+                seconds = now - self._started
+                if self._is_timed:
+                    seconds -= preparing_seconds()
+                self._limits.check(seconds, self._relations, self._level)
         if self._listener is not None:
             now = time.perf_counter()
             if now - self._told > _PAUSE:

@@ -61,7 +61,9 @@ class Sums(Aggregate):
         self.choice = BOOTSTRAP
 
     def restored(self) -> None:
-        """Add up the groups once more: sums are not stored, only their results are."""
+        """Add up the groups once more, if files hold only their results: an older version's."""
+        if self._sums.is_kept:
+            return
         self._sums.clear()
         columns = self._source.ordinals(self._source.rows(Version.NEW))
         self._sums.add(columns, self._key, self._aggregation.target, columns.shape[1])

@@ -7,6 +7,7 @@ least one recursive atom matched by a row that the round before found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
 
 from tidelog.errors import EvaluationError, FunctionalConflict
 from tidelog.logic import program as p
@@ -17,20 +18,38 @@ from tidelog.values.text import format_value
 from tidelog.values.types import Row
 
 
-def evaluate(program: p.Program, facts: Mapping[str, Iterable[Row]]) -> dict[str, frozenset[Row]]:
+class Watch(Protocol):
+    """Is told how far an evaluation has come, and may put an end to it by an exception."""
+
+    def found(self, instantiations: int, /) -> None:
+        """Note that rows were looked at."""
+
+    def reached(self, level: int, rows: int, /) -> None:
+        """Note that a round has ended, and how many rows there are."""
+
+
+def evaluate(
+    program: p.Program, facts: Mapping[str, Iterable[Row]], watch: Watch | None = None
+) -> dict[str, frozenset[Row]]:
     """Return the rows of every relation of `program`, given `facts` besides its own."""
-    return _Evaluation(program, facts).run()
+    return _Evaluation(program, facts, watch).run()
 
 
 class _Evaluation:
-    def __init__(self, program: p.Program, facts: Mapping[str, Iterable[Row]]) -> None:
+    def __init__(
+        self, program: p.Program, facts: Mapping[str, Iterable[Row]], watch: Watch | None
+    ) -> None:
+        self._watch = watch
         self._program = program
         self._given = {name: set(rows) for name, rows in facts.items()}
         self._tables = {name: Table() for name in program.relations}
         self._keys: dict[str, dict[Row, Row]] = {
             name: {} for name, relation in program.relations.items() if relation.functional
         }
-        self._solver = Solver(self._tables, program.records)
+        if watch is None:
+            self._solver = Solver(self._tables, program.records)
+        else:
+            self._solver = Solver(self._tables, program.records, watch.found)
 
     def run(self) -> dict[str, frozenset[Row]]:
         for fact in self._program.facts:
@@ -48,7 +67,12 @@ class _Evaluation:
             for row in list(self._derive(rule, None)):
                 if self._add(rule.head.relation, row):
                     new[rule.head.relation].add(row)
+        level = 0
         while stratum.recursive and any(table.rows for table in new.values()):
+            level += 1
+            if self._watch is not None:
+                rows = sum(len(self._tables[name].rows) for name in stratum.relations)
+                self._watch.reached(level, rows)
             last, new = new, {name: Table() for name in stratum.relations}
             for rule in stratum.rules:
                 for i, literal in enumerate(rule.body):

@@ -38,9 +38,16 @@ UNKNOWN = _Unknown()
 class Solver:
     """Enumerates the solutions of bodies over given tables."""
 
-    def __init__(self, tables: Tables, records: Records) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        records: Records,
+        looked_at: Callable[[int], object] = lambda rows: None,
+    ) -> None:
+        """`looked_at` is told how many rows are looked at, and may put an end to it."""
         self._tables = tables
         self._records = records
+        self._looked_at = looked_at
 
     def solutions(
         self,
@@ -129,7 +136,9 @@ class Solver:
         positions = tuple(i for i, arg in enumerate(args) if _is_known(arg, known))
         key = tuple(self.value(args[i], known) for i in positions)
         # The table may grow while its matches are used, so take them all at once.
-        for row in list(table.lookup(positions, key)):
+        rows = list(table.lookup(positions, key))
+        self._looked_at(len(rows))
+        for row in rows:
             yield from self._match_all(args, row, known)
 
     def _match_all(

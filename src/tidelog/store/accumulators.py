@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,14 @@ from numpy.typing import NDArray
 from tidelog.kernel import accumulate as k
 from tidelog.kernel import exact
 from tidelog.kernel import groups as g
+from tidelog.kernel.adopt import UNIT_SHIFT, adopt
+from tidelog.store.sums_capture import SavedSums, SumsCapture
 
 Array = NDArray[np.int64]
 
 _FEW = 64
+_SPARE = 8  # a file has room for one group in so many more
+_WORDS = 2 * k.LARGEST_BLOCK
 _PART = 1 << k.PART_SHIFT
 _MANY = 4096  # so many rows have their keys looked up in an array, not in the hash table
 _NO_PLACES = np.zeros(0, np.int32)
@@ -74,6 +78,24 @@ class Sum:
     special: tuple[int, int, int]
 
 
+class SumsSource(Protocol):
+    """Where files hold groups."""
+
+    @property
+    def saved(self) -> Any:
+        """What a later snapshot can name instead of writing them again."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arrays."""
+
+    def read(self) -> tuple[Array, NDArray[np.int32], int]:
+        """Return heads, words, and how many of these are used; raise StateError for damage.
+
+        Who reads them may write to them.
+        """
+
+
 class Accumulators:
     """Groups with their sums."""
 
@@ -83,18 +105,63 @@ class Accumulators:
         self._operation = operation.numbers
         self._limbs = _limbs_for(1)
         self._no_values = np.zeros(1, np.int64)
+        self._captured: SumsCapture | None = None
         self.clear()
 
     def clear(self) -> None:
         """Forget all groups."""
+        self._source: SumsSource | None = None
         self._heads = np.zeros((_FEW, self._key + g.FIELDS), np.int64)
         self._table = np.zeros(2 * _FEW, np.int32)
-        self._words = np.zeros(2 * k.LARGEST_BLOCK, np.uint32)
+        self._words = np.zeros(_WORDS, np.uint32)
         self._log = np.zeros((_FEW, g.LOG), np.int64)
         self._state = np.zeros(g.STATE, np.int64)
 
     def __len__(self) -> int:
+        self._need()
         return int(self._state[g.LIVE])
+
+    # --- files ---
+
+    def capture(self, *, use_files: bool) -> SumsCapture:
+        """Return the groups as they are; epochs that follow tell it of their changes."""
+        if self._source is not None and use_files:
+            self._captured = SavedSums(self._source.saved)
+        else:
+            self._need()
+            used, words = self._state[[g.USED, g.WORDS_USED]].tolist()
+            # Behind what is used there is room for more, so that groups from files can stay there.
+            self._captured = SumsCapture(
+                self._heads[: used + used // _SPARE], self._words[: words + words // _SPARE], words
+            )
+        return self._captured
+
+    def release(self) -> None:
+        """Stop to note changes."""
+        self._captured = None
+
+    def keep(self, source: SumsSource) -> None:
+        """Have the groups that files hold, from when they are first needed."""
+        self.clear()
+        self._source = source
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether files hold the groups, and nobody has needed them yet."""
+        return self._source is not None
+
+    def _need(self) -> None:
+        """Read the groups, if files hold them."""
+        if self._source is None:
+            return
+        flat, limbs, used = self._source.read()
+        heads, words = flat.reshape(-1, self._key + g.FIELDS), limbs.view(np.uint32)
+        state = np.zeros(g.STATE, np.int64)
+        state[g.USED], state[g.WORDS_USED] = len(heads), used
+        table = np.zeros(1 << (2 * len(heads) + _FEW).bit_length(), np.int32)
+        adopt(heads, words, state, table, np.zeros(used >> UNIT_SHIFT, np.uint8))
+        self._heads, self._words, self._table, self._state = heads, words, table, state
+        self._source = None
 
     # --- within an epoch ---
 
@@ -106,6 +173,7 @@ class Accumulators:
         Returns the result rows that go and those that come: columns of ordinals, the key and the
         value. A group without rows has none, and neither has one whose sum is beyond its type.
         """
+        self._need()
         state, n = self._state, columns.shape[1]
         assert not state[g.TOUCHED], "the epoch before has not ended"
         assert n <= exact.MOST_ADDED, "so many rows must be added in parts"
@@ -143,8 +211,8 @@ class Accumulators:
     def _make_room(self, rows: int) -> None:
         """Make the arrays larger that have no room for another group."""
         state = self._state
-        if state[g.USED] == len(self._heads):
-            self._heads = _longer(self._heads, 2 * len(self._heads))
+        if state[g.USED] == len(self._heads) and not state[g.FREE_HEAD]:
+            self._heads = _longer(self._heads, 2 * len(self._heads) + _FEW)
         if state[g.TOUCHED] == len(self._log):
             self._log = _longer(self._log, min(8 * len(self._log), len(self._log) + rows))
         if 2 * (len(self) + 1) > len(self._table):
@@ -178,6 +246,7 @@ class Accumulators:
         return np.where(slots >= 0, self._heads[slots, self._key + g.SUPPORT], 0)
 
     def _slots(self, columns: Array, key: Array) -> Array:
+        self._need()
         slots = np.empty(columns.shape[1], np.int64)
         g.find_groups(self._heads, self._table, columns, key, len(slots), slots)
         return slots
@@ -193,7 +262,10 @@ class Accumulators:
         self._finish(undo=True)
 
     def _finish(self, undo: bool) -> None:
-        if self._state[g.TOUCHED]:
+        touched = self._state[g.TOUCHED]
+        if touched:
+            if self._captured is not None and not undo:
+                self._captured.note(self._heads, self._words, self._log[:touched])
             k.finish(self._heads, self._table, self._words, self._state, self._log, undo)
             if len(self._log) > 1 << 12:
                 self._log = np.zeros((_FEW, g.LOG), np.int64)
@@ -203,10 +275,13 @@ class Accumulators:
     @property
     def nbytes(self) -> int:
         """Return the memory of all arrays."""
+        if self._source is not None:
+            return self._source.nbytes
         return sum(a.nbytes for a in (self._heads, self._table, self._words, self._log))
 
     def contents(self) -> dict[tuple[int, ...], Sum]:
         """Return the sums of all groups, by their keys."""
+        self._need()
         unit = Fraction(2) ** exact.UNIT_EXPONENT if self._operation[k.IS_FLOAT] else Fraction(1)
         found = {}
         for head in self._heads[: self._state[g.USED]].tolist():
@@ -226,6 +301,7 @@ class Accumulators:
 
     def _check(self) -> None:
         """Assert that heads, hash table and blocks fit each other. Between epochs only."""
+        self._need()
         state = self._state
         assert not state[g.TOUCHED], "an epoch is open"
         assert not self._limbs.any(), "limbs are left over"

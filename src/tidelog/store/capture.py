@@ -12,18 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.store.lazy_run import LazyRun
 from tidelog.store.run import Counts, Marks, Run, Words
 
 
 class Capture:
     """The rows, marks and counts of a run at one moment. The arrays are those in use."""
 
+    saved: Any = None
+    """Where files hold all of it already."""
+
     def __init__(self, run: Run) -> None:
         self.run = run
         self.words: Words = run.words
         self.dead = run.dead
-        self.marks: _Past | None = None if run.marks is None else _Past(run.marks)
-        self.counts: _Past | None = None if run.counts is None else _Past(run.counts)
+        self.marks: Past | None = None if run.marks is None else Past(run.marks)
+        self.counts: Past | None = None if run.counts is None else Past(run.counts)
 
     def note_marks(self, positions: NDArray[np.int64], old: NDArray[np.int64]) -> None:
         """Remember marks that an epoch has overwritten, in the order in which it did."""
@@ -36,7 +40,16 @@ class Capture:
             self.counts.note(positions, old)
 
 
-class _Past:
+class SavedCapture(Capture):
+    """A run that has not been read yet: whatever epochs do to it, files hold it as it was."""
+
+    def __init__(self, run: LazyRun) -> None:
+        self.run = run
+        self.saved = run.source.saved
+        self.marks = self.counts = None
+
+
+class Past:
     """The numbers of an array at one moment."""
 
     def __init__(self, array: Marks | Counts) -> None:
@@ -46,6 +59,7 @@ class _Past:
         self._notes: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
 
     def note(self, positions: NDArray[np.int64], old: NDArray[np.int64]) -> None:
+        """Remember numbers that an epoch has overwritten, in the order in which it did."""
         late = positions >= self._done
         if late.any():
             self._notes.append((positions[late], old[late]))

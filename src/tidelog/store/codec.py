@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.store.kept_items import Items, KeptItems, Pieces
 from tidelog.store.sets import SetTable
 from tidelog.values.scalars import canonical_float
 from tidelog.values.types import SYMBOL, Field, Kind, Row, Type, record_type
@@ -54,11 +55,15 @@ class Table:
     def __init__(self, first: int = 0) -> None:
         self._first = first
         self._number_of: dict[Any, int] = {}
-        self.items: list[Any] = [None] * first
+        self.items = Items([None] * first)
+        self._kept: KeptItems | None = None  # the same, while some of them may be in files
+        self._kept_numbers = range(0)
 
     def number(self, item: Any) -> int:
         """Return the number of `item`, a new one if it has none."""
         number = self._number_of.get(item)
+        if number is None and self._kept is not None:
+            number = self._kept_number(item, self._kept)
         if number is None:
             number = self._number_of[item] = len(self.items)
             self.items.append(item)
@@ -66,7 +71,24 @@ class Table:
 
     def find(self, item: Any) -> int | None:
         """Return the number of `item`, or None if it has none."""
-        return self._number_of.get(item)
+        number = self._number_of.get(item)
+        if number is None and self._kept is not None:
+            number = self._kept_number(item, self._kept)
+        return number
+
+    def _kept_number(self, item: Any, kept: KeptItems) -> int | None:
+        if type(kept) is KeptItems:
+            kept.ask()
+        if type(kept) is not KeptItems:  # all are made
+            numbers = self._kept_numbers
+            entries = kept[numbers.start : numbers.stop]
+            self._number_of.update(zip(entries, numbers, strict=True))
+            self._kept = None
+            return self._number_of.get(item)
+        number = kept.number_of(item)
+        if number is not None:
+            self._number_of[item] = number
+        return number
 
     def parts_of(self, number: int) -> Sequence[int]:
         """Return the ordinals of the fields of a record."""
@@ -82,7 +104,14 @@ class Table:
         start = len(self.items)
         self.items.extend(items)
         self._number_of.update(zip(items, range(start, len(self.items)), strict=True))
-        assert len(self._number_of) == len(self.items) - self._first, "something is there twice"
+        known = len(self._number_of) == len(self.items) - self._first
+        assert known or self._kept is not None, "something is there twice"
+
+    def keep(self, size: int, read: Callable[[], Pieces]) -> None:
+        """Give the first numbers to things that are in files, and are read when they are wanted."""
+        assert len(self.items) == self._first, "there is something already"
+        self._kept_numbers = range(self._first, self._first + size)
+        self._kept = self.items.keep(size, read)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -128,6 +157,12 @@ class Codec:
             yield record_type(name), table
         yield from self._set_tables.items()
 
+    @property
+    def size(self) -> int:
+        """How many entries all tables have. They only grow."""
+        records, sets = self._record_tables.values(), self._set_tables.values()
+        return len(self.symbols) + sum(map(len, records)) + sum(map(len, sets))
+
     # --- one value ---
 
     def encoder(self, type_: Type) -> Callable[[Any], int]:
@@ -171,7 +206,8 @@ class Codec:
                 scale = -type_.scale
                 return lambda ordinal: Decimal(ordinal).scaleb(scale, _EXACT)
             case Kind.SYMBOL:
-                return self.symbols.items.__getitem__
+                items = self.symbols.items
+                return lambda ordinal: items[ordinal]  # not its method, which may change
             case Kind.RECORD | Kind.SET:
                 shape = self._shape(type_)
                 return lambda ordinal: self._value(ordinal, shape)
@@ -308,6 +344,8 @@ class Codec:
         if type_.kind is Kind.SET:
             return self._decode_sets(ordinals, type_)
         plain: list[int] = ordinals.tolist()
+        if type_.kind is Kind.SYMBOL:
+            return map(self.symbols.items.__getitem__, plain)
         return plain if type_.kind is Kind.NUMBER else map(self.decoder(type_), plain)
 
     # One call of a kernel for all sets: one for each would take twice as long.

@@ -18,6 +18,7 @@ from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD
 from tidelog.store.capture import Capture
 from tidelog.store.layout import Layout
+from tidelog.store.lazy_run import LazyRun
 from tidelog.store.merging import Merge, merge, nothing_like, without_dead
 from tidelog.store.run import (
     ALIVE,
@@ -206,6 +207,26 @@ class Index:
         self.tail = None
         marks.clear()
         counts.clear()
+
+    def read_for_commit(self) -> None:
+        """Read the runs that a commit may merge, if they are in files still.
+
+        What is damaged is noticed here, where the epoch can be undone; a commit must not fail.
+        """
+        before, behind = 0, 0 if self.tail is None else len(self.tail)
+        is_full = len(self.runs) >= MOST_RUNS - 2
+        for run in reversed(self.runs):
+            if isinstance(run, LazyRun):
+                n = len(run)
+                is_far = n >= SMALL and behind * _GROWTH <= n and run.dead * _DEAD_SHARE < n
+                if is_full or not is_far:
+                    run.read()
+            behind += len(run)
+        for run in self.runs:
+            n = len(run)
+            if isinstance(run, LazyRun) and before and n * _GROWTH > before:
+                run.read()
+            before = n
 
     def commit(self) -> None:
         """Make the tail a run like the others, and tidy up: a bounded amount of work."""

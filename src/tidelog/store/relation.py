@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ from tidelog.store.run import (
     sort_words,
     sorted_order,
 )
+
+if TYPE_CHECKING:
+    from tidelog.store.sums_capture import SumsCapture
 
 _NO_ROWS: dict[int, Words] = {}  # for each number of words: made so often that it counts
 _DYING = np.full(1, DEAD_NOW, np.int32)
@@ -128,6 +131,15 @@ class Attached(Protocol):
 
     def abort(self) -> None:
         """Put everything back as it was before the epoch."""
+
+    def capture(self, *, use_files: bool) -> SumsCapture:
+        """Return it as it is, for a snapshot; with `use_files` what is there can be named."""
+
+    def release(self) -> None:
+        """Stop to note changes for a snapshot."""
+
+    def keep(self, source: Any) -> None:
+        """Have what files hold, from when it is first needed."""
 
 
 class StoredRelation:
@@ -444,6 +456,12 @@ class StoredRelation:
         self.touched = True
 
     # --- the end of an epoch ---
+
+    def read_for_commit(self) -> None:
+        """Read from files what a commit may need, while the epoch can still be undone."""
+        if self._replacement is None:
+            for index in self._indexes.values():
+                index.read_for_commit()
 
     def commit(self) -> None:
         """Make the new version the only one."""

@@ -37,7 +37,7 @@ class Run:
 
     __slots__ = (
         "_counts", "_directory", "_marks", "_shift", "dead", "marks_address", "row", "saved",
-        "size", "trees", "words", "words_address",
+        "size", "source", "trees", "words", "words_address",
     )  # fmt: skip
 
     def __init__(
@@ -60,6 +60,7 @@ class Run:
         """The scan trees that have been asked for, by column."""
         self.saved: object | None = None
         """Where a file holds the words, if one does: they need not be written again."""
+        self.source: Any = None  # of one that is not read yet (store/lazy_run.py)
 
     @property
     def marks(self) -> Marks | None:

@@ -99,11 +99,14 @@ def _opening(request: Request) -> Iterator[Figure]:
                 seconds = time.perf_counter() - start
                 opened = database.opened
                 assert opened is not None
-                note = f"{opened.mapped_bytes / 1e6:,.0f} MB mapped, checksums included"
-                yield Figure(what, seconds, len(database.view("path")), note=note)
-                for edge in random.Random(7).sample(edges, 10):
-                    change(database, deleted=[("edge", edge)])
+                note = f"{opened.mapped_bytes / 1e6:,.0f} MB mapped, read when needed"
+                yield Figure(what, seconds, rows, note=note)
+                for number, edge in enumerate(random.Random(7).sample(edges, 10)):
+                    seconds = change(database, deleted=[("edge", edge)])
+                    if not number:
+                        yield Figure(f"{what}: the first change", seconds)
                     change(database, inserted=[("edge", edge)])
+                assert len(database.view("path")) == rows
         start = time.perf_counter()
         with Database(program, path=path, verify=False) as database:
             yield Figure("open without verifying", time.perf_counter() - start, rows)

@@ -1,0 +1,79 @@
+"""A run that is in files until somebody touches it.
+
+A database is opened to change a few rows, or to read some: most of its runs are never looked at. So
+a run that comes from a snapshot knows how many rows it has, and reads its arrays, checksums
+included, when the first of them is asked for. From then on it is a run like any other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tidelog.store.run import Counts, Marks, Run, Words
+
+_READ = ("words", "words_address", "_marks", "marks_address", "_counts")
+
+
+class RunSource(Protocol):
+    """Where the arrays of a run are."""
+
+    @property
+    def saved(self) -> Any:
+        """What a later snapshot can name instead of writing the run again."""
+
+    @property
+    def words(self) -> object | None:
+        """Where the words alone are, if a file of their own holds them."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arrays."""
+
+    def read(self) -> tuple[Words, Marks | None, Counts | None]:
+        """Return the arrays; raise StateError if they are damaged."""
+
+
+class LazyRun(Run):
+    """A run that has not been read yet."""
+
+    __slots__ = ()  # as many as a run, so that it can become one
+
+    def __init__(self, size: int, dead: int, source: RunSource) -> None:
+        put = object.__setattr__
+        put(self, "size", size)
+        put(self, "dead", dead)
+        put(self, "_directory", None)
+        put(self, "_shift", 0)
+        put(self, "row", None)
+        put(self, "trees", {})
+        put(self, "saved", source.words)
+        put(self, "source", source)
+
+    def __getattr__(self, name: str) -> Any:
+        """Read the run: this is asked for what it does not have yet."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        LazyRun.read(self)
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        LazyRun.read(self)
+        setattr(self, name, value)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the run's arrays."""
+        nbytes: int = self.source.nbytes
+        return nbytes
+
+    def read(self) -> None:
+        """Read the arrays; raise StateError if they are damaged."""
+        source = self.source
+        if source is None:
+            return  # another thread has read it meanwhile
+        words, marks, counts = source.read()
+        made = Run(words, marks, counts, self.dead)
+        for name in _READ:
+            object.__setattr__(self, name, getattr(made, name))
+        object.__setattr__(self, "__class__", Run)  # when nothing is missing any more
+        self.source = None
