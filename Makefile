@@ -23,10 +23,10 @@ STALE := stale
 endif
 endif
 
-.PHONY: help setup run test test-long test-faults lint types bench docs clean stale
+.PHONY: help setup run test test-long test-faults test-spark-faults lint types bench docs clean stale
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## make .venv, or bring it up to date
 
@@ -74,6 +74,9 @@ test-long: setup ## compare the kernel with the reference on ten times as many r
 test-faults: setup ## kill writers 1000 times, turn 10000 bits, let every call fail: an hour
 	TIDELOG_KILLS=1000 TIDELOG_FLIPS=10000 TIDELOG_FAULTS_EVERY=1 TIDELOG_DURABLE_PROGRAMS=400 \
 	    $(PY) -m pytest tests/faults tests/durable $(ARGS)
+
+test-spark-faults: setup ## kill the driver of a pipeline 50 times in mid-epoch: ten minutes
+	TIDELOG_KILLS=50 $(PY) -m pytest -n 0 tests/spark/test_kills.py $(ARGS)
 
 lint: setup ## check style and formatting
 	$(PY) -m ruff check .

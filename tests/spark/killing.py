@@ -11,7 +11,6 @@ what a run without kills has written.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 import time
@@ -54,8 +53,12 @@ def drive(folder: Folder, remote: str, pipe: int) -> None:
         running.run(spark, watch=lambda done: os.write(pipe, b"epoch %d\n" % done.epoch))
 
 
-def in_child(folder: Folder, remote: str, rng: Random | None) -> bool:
-    """Have a child drive the pipeline, and kill it after a while; return whether it got through."""
+def in_child(folder: Folder, remote: str, rng: Random | None, epoch: float = 0.0) -> bool:
+    """Have a child drive the pipeline, and kill it in mid-epoch; return whether it got through.
+
+    It is killed after the first few epochs, at a random moment within about one more: `epoch` is
+    how long they take.
+    """
     told, pipe = os.pipe()
     child = os.fork()
     if not child:
@@ -69,11 +72,10 @@ def in_child(folder: Folder, remote: str, rng: Random | None) -> bool:
     os.close(pipe)
     if rng is not None:
         heard = 0
-        wanted = rng.randrange(4)  # so many words, and a moment more
+        wanted = rng.randrange(1, 4)  # so many words, and a moment more
         while heard < wanted and (word := os.read(told, 1 << 16)):
             heard += word.count(b"\n")
-        select.select([told], [], [], 0)
-        time.sleep(rng.random() ** 2)
+        time.sleep(rng.random() * 1.2 * epoch)
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     os.close(told)
@@ -103,10 +105,12 @@ def main(parent: Path, remote: str, seed: int, kills: int) -> None:
         calm, shaken = (Folder(parent / f"{name}{rounds}") for name in ("calm", "shaken"))
         for folder in (calm, shaken):
             fill(folder, Random(files_seed))
+        begun = time.perf_counter()
         assert in_child(calm, remote, None)
+        epoch = (time.perf_counter() - begun) / FILES
         through = False
         while not through and killed < kills:
-            through = in_child(shaken, remote, rng)
+            through = in_child(shaken, remote, rng, epoch)
             killed += not through
         if not through:
             assert in_child(shaken, remote, None)

@@ -77,6 +77,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "bool": (pa.bool_(), st.booleans()),
     "date": (pa.date32(), st.dates()),
     "timestamp": (pa.timestamp("us"), st.datetimes()),
+    "decimal": (pa.decimal128(7, 3), st.decimals(-1000, 1000, places=3)),
     "zoned": (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(dt.UTC))),
 }
 
@@ -88,6 +89,20 @@ def test_typed_columns_are_checked_exactly(type_: Type, kind: str, data: st.Data
     arrow, values = VALUES[kind]
     column = pa.array(data.draw(st.lists(st.none() | values, max_size=5)), arrow)
     compare(column, type_, checker(type_, {}))
+
+
+def test_moments_that_python_does_not_have_are_refused() -> None:
+    days = pa.array([0, 10**7, None], pa.int32()).cast(pa.date32())
+    found = convert(days, DATE, {}, Reading())
+    assert found.values[0] == dt.date(1970, 1, 1)
+    assert found.reasons == {1: "outside the range of date", 2: NO_VALUE}
+    for unit, factor in (("us", 1), ("ms", 1000)):
+        last = dt.datetime.max.replace(microsecond=999_000)
+        numbers = [(last - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=factor), 2**59]
+        column = pa.array(numbers, pa.timestamp(unit))
+        found = convert(column, TIMESTAMP, {}, Reading())
+        assert found.values[0] == last
+        assert found.reasons == {1: "outside the range of timestamp"}
 
 
 def test_decimals_without_a_fraction_are_whole_numbers() -> None:

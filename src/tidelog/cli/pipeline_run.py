@@ -36,6 +36,8 @@ def run_pipeline(
         finally:
             spark.stop()
         print(_summary(pipeline, len(epochs)), file=sys.stderr)
+        for sentence in pipeline.overlooked():
+            print(f"warning: {sentence}", file=sys.stderr)
     return 130 if stopped and once else 0
 
 

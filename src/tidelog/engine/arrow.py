@@ -1,4 +1,4 @@
-"""Columns of ordinals as Arrow arrays, without a Python object for each value.
+"""Columns of ordinals as Arrow arrays, and back, without a Python object for each value.
 
 What has no fixed width (symbols, records, sets) is converted once for each different value; the
 rows then take it by its place.
@@ -6,14 +6,16 @@ rows then take it by its place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import arrow_array, arrow_type
 from tidelog.plan.externals import UNORDERED
-from tidelog.store.codec import Codec, float_values
+from tidelog.store.codec import Codec, float_ordinals, float_values
 from tidelog.values.types import Kind, Type
 
 if TYPE_CHECKING:
@@ -55,3 +57,44 @@ def arrow_column(ordinals: NDArray[np.int64], type_: Type, codec: Codec) -> pa.A
             used, place = np.unique(ordinals, return_inverse=True)
             values = map(codec.decoder(type_), used.tolist())
             return arrow_array(values, type_, codec.records).take(pa.array(place))
+
+
+def ordinals_of(rows: CheckedTable, types: Sequence[Type], codec: Codec) -> NDArray[np.int64]:
+    """Return the rows as columns of ordinals. New symbols get new numbers."""
+    out = np.empty((len(types), len(rows)), np.int64)
+    for i, (column, type_) in enumerate(zip(rows.table.columns, types, strict=True)):
+        at = 0
+        for chunk in column.chunks:
+            out[i, at : at + len(chunk)] = _ordinals(chunk, type_, codec)
+            at += len(chunk)
+    return out
+
+
+def _ordinals(column: pa.Array, type_: Type, codec: Codec) -> NDArray[np.int64]:
+    """Return the ordinals of a column of scalars, which has the type's Arrow type."""
+    import pyarrow as pa
+
+    match type_.kind:
+        case Kind.NUMBER:
+            return np.asarray(column)
+        case Kind.UNSIGNED:
+            return (np.asarray(column) ^ _SIGN).view(np.int64)
+        case Kind.FLOAT:
+            return float_ordinals(np.asarray(column))
+        case Kind.BOOL:
+            return np.asarray(column.cast(pa.uint8()))
+        case Kind.DATE:
+            return np.asarray(column.view(pa.int32()))
+        case Kind.TIMESTAMP:
+            return np.asarray(column.view(pa.int64()))
+        case Kind.DECIMAL:
+            # The low words: decimals have 18 digits at most, so the high ones are only signs.
+            words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)
+            low: NDArray[np.int64] = words[column.offset : column.offset + len(column), 0]
+            return low
+        case Kind.SYMBOL:
+            encoded = column.dictionary_encode()
+            numbers = map(codec.symbols.number, encoded.dictionary.to_pylist())
+            known = np.fromiter(numbers, np.int64, len(encoded.dictionary))
+            return np.take(known, np.asarray(encoded.indices))
+    raise AssertionError(f"a column of {type_} has no ordinals without its values")

@@ -9,14 +9,14 @@ tx.changes["reach"].inserted
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.engine.explain import explain
 from tidelog.engine.oracle import ReferenceEngine
-from tidelog.engine.protocol import Effects, Engine
+from tidelog.engine.protocol import Effects, Engine, Requested
 from tidelog.engine.reads import Reader
 from tidelog.engine.report import EpochReport
 from tidelog.engine.settings import Settings
@@ -273,8 +273,8 @@ class Database:
 
     def _commit(
         self,
-        inserted: Mapping[str, Set[Row]],
-        deleted: Mapping[str, Set[Row]],
+        inserted: Mapping[str, Requested],
+        deleted: Mapping[str, Requested],
         interrupts: Interrupts,
     ) -> Effects:
         """Commit an epoch."""
@@ -308,7 +308,7 @@ def _engine(
     progress: Callable[[Progress], object] | None,
     expects_updates: bool,
     limits: Limits,
-    given: Mapping[str, list[Row]],
+    given: Mapping[str, Collection[Row]],
     restore: Callable[[KernelEngine], None] | None = None,
 ) -> Any:
     if name == "reference":

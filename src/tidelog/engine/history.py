@@ -15,18 +15,17 @@ from typing import TypeVar
 import numpy as np
 
 from tidelog.durable.epochs import EpochRecord, Rows, domain_like
-from tidelog.engine.protocol import NetChange
+from tidelog.engine import view
 from tidelog.engine.reads import Reader
 from tidelog.engine.saving import net_change
 from tidelog.engine.stored_reads import StoredReader
-from tidelog.engine.transaction import changes_of
 from tidelog.engine.view import Change, View
 from tidelog.errors import UsageError
 from tidelog.logic.program import Program, Relation
 from tidelog.maintain.catalog import Catalog, extremes
 from tidelog.store.codec import Codec
 from tidelog.store.relation import StoredRelation, Version, without
-from tidelog.store.run import sort_words
+from tidelog.store.run import Words, sort_words
 
 T = TypeVar("T")
 Records = Callable[[int], Iterator[EpochRecord]]
@@ -95,10 +94,26 @@ def changes_since(
 ) -> Iterator[tuple[int, Change]]:
     """Yield what each epoch changed in a view, with its number; epochs without change are not."""
     relation = declared(program, name)
-    types = [column.type for column in relation.columns]
     for epoch, part in parts_of(name, records):
-        inserted, deleted = (frozenset(codec.decode_rows(o, types)) for o in part.ordinals())
-        yield epoch, changes_of(relation, program.records, NetChange(inserted, deleted))
+        inserted, deleted = (
+            _stored_rows(relation, program, codec, part, words)
+            for words in (part.inserted, part.deleted)
+        )
+        yield epoch, Change(inserted, deleted)
+
+
+def _stored_rows(
+    relation: Relation, program: Program, codec: Codec, part: Rows, words: Words
+) -> view.Rows:
+    """Return rows of a record, packed as they are; they are decoded when somebody looks."""
+    stored = StoredRelation(relation.name, part.domains())
+    stored.replace(sort_words(words.copy()), None, None)
+    reader = StoredReader(_Contents(codec, {relation.name: stored}), relation)
+    return view.Rows(relation, program.records, partial(_answer, reader))
+
+
+def _answer(reader: Reader, question: Callable[[Reader], T]) -> T:
+    return question(reader)
 
 
 def parts_of(name: str, records: Iterator[EpochRecord]) -> Iterator[tuple[int, Rows]]:

@@ -59,6 +59,7 @@ class Keeper:
         self._not_before = 0
         self._problem = ""
         self._is_from_files = False
+        self._last_record: EpochRecord | None = None  # whoever follows asks for the last one
         self._number = largest_number(files.names())
         self._tending = threading.RLock()  # snapshots are the business of one thread at a time
         self._closed = threading.Event()
@@ -173,6 +174,7 @@ class Keeper:
         self._log.append(epoch, payload, record.time, sync=sync)
         self._since_snapshot += self._log.end - before
         self._watermarks.written(entries)
+        self._last_record = record
 
     def committed(self) -> None:
         """Do what can wait until an epoch is kept. Nothing here can fail the epoch."""
@@ -335,6 +337,10 @@ class Keeper:
 
     def records(self, since: int) -> Iterator[EpochRecord]:
         """Yield the records of all committed epochs after `since`."""
+        last = self._last_record
+        if last is not None and last.epoch == self._log.epoch == since + 1:
+            yield last  # without a look at the log
+            return
         segments = self._manifest.segments
         for record in read_records(self._files, self._manifest.identity, segments, since, None):
             if record.epoch > self._log.epoch:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.engine.arrow import ordinals_of
 from tidelog.engine.explain_kernel import KernelDetails
 from tidelog.engine.functional import FunctionalCheck
-from tidelog.engine.protocol import Effects, Ignored, LazyRows, NetChange
+from tidelog.engine.protocol import Effects, Ignored, LazyRows, NetChange, Requested
 from tidelog.engine.recompute import Recompute
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.errors import EvaluationError
+from tidelog.io.columns import CheckedTable
 from tidelog.logic.program import Program
 from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.catalog import Catalog
@@ -29,11 +32,20 @@ from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
-from tidelog.store.relation import Delta, Version
+from tidelog.store.relation import Delta, Version, without
 from tidelog.store.run import Words
 from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
+
+
+@dataclass
+class _Written:
+    """What became of the given rows of an epoch."""
+
+    inserted: int = 0
+    deleted: int = 0
+    ignored: dict[str, Ignored] = field(default_factory=dict)
 
 
 class KernelEngine:
@@ -104,7 +116,7 @@ class KernelEngine:
             rows = given.get(name, ())
             stated = self._facts.get(name)
             self._given_facts[name] = stated.intersection(rows) if stated else set()
-            encoded[name] = catalog.encode(name, chain(rows, stated) if stated else rows)
+            encoded[name] = self._encode(name, chain(rows, stated) if stated else rows)
             catalog.fit(name, encoded[name])
         self._fit_constants()
         catalog.relayout()
@@ -130,6 +142,12 @@ class KernelEngine:
             except DomainOverflow as overflow:
                 overflow.domain.widen(overflow.ordinal, overflow.ordinal)
                 catalog.relayout()
+
+    def _encode(self, name: str, rows: Iterable[Row]) -> Array:
+        """Return rows as columns of ordinals, those of a table column by column."""
+        if isinstance(rows, CheckedTable):
+            return ordinals_of(rows, self._catalog.types(name), self._catalog.codec)
+        return self._catalog.encode(name, rows)
 
     def _fit_constants(self) -> None:
         """Make room for the constants that rules put into heads."""
@@ -172,8 +190,8 @@ class KernelEngine:
 
     def apply(
         self,
-        inserted: Mapping[str, Set[Row]],
-        deleted: Mapping[str, Set[Row]],
+        inserted: Mapping[str, Requested],
+        deleted: Mapping[str, Requested],
         interrupts: Interrupts | None = None,
     ) -> Effects:
         """Commit one epoch; an exception leaves everything as it was."""
@@ -188,29 +206,37 @@ class KernelEngine:
         given_facts = self._given_facts
         if self._facts:
             given_facts = {name: set(rows) for name, rows in given_facts.items()}
+        tables: set[str] = set()
+        came = went = 0  # stated rows that are given from now on, or no more
         for name in dict.fromkeys([*inserted, *deleted]):
-            adds, removes = set(inserted.get(name, ())), set(deleted.get(name, ()))
+            adds, removes = inserted.get(name, set()), deleted.get(name, set())
             stated = self._facts.get(name)
+            if isinstance(adds, CheckedTable) or isinstance(removes, CheckedTable):
+                tables.add(name)
             if stated:
+                adds, removes = set(adds), set(removes)
+                adds, removes = adds - removes, removes - adds
                 # Rows that the program states hold in any case; only that they are given changes.
                 mine = given_facts.setdefault(name, set())
                 ignored[name] = Ignored(
                     frozenset(adds & stated & mine), frozenset((removes & stated) - mine)
                 )
+                came += len((adds & stated) - mine)
+                went += len(removes & stated & mine)
                 mine |= adds & stated
                 mine -= removes & stated
                 adds, removes = adds - stated, removes - stated
-            encoded[name] = (catalog.encode(name, adds), catalog.encode(name, removes))
+            encoded[name] = (self._encode(name, adds), self._encode(name, removes))
             interrupts.check()
-        unchanged, layers, effects = self._keep(encoded, given_facts)
-        for name, more in unchanged.items():
+        written, layers, effects = self._keep(encoded, given_facts, tables)
+        for name, more in written.ignored.items():
             held = ignored.get(name, Ignored())
             ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
         self.last_epoch = EpochReport(
             self.last_epoch.epoch + 1,
             time.perf_counter() - start,
-            sum(map(len, inserted.values())) - sum(len(i.inserted) for i in ignored.values()),
-            sum(map(len, deleted.values())) - sum(len(i.deleted) for i in ignored.values()),
+            came + written.inserted,
+            went + written.deleted,
             layers,
         )
         return Effects(effects, {name: rows for name, rows in ignored.items() if rows})
@@ -225,9 +251,12 @@ class KernelEngine:
             self._keep(encoded, given_facts)
 
     def _keep(
-        self, encoded: Mapping[str, tuple[Array, Array]], given_facts: dict[str, set[Row]]
-    ) -> tuple[dict[str, Ignored], tuple[LayerReport, ...], dict[str, NetChange]]:
-        """Compute an epoch and commit it; return what it ignored, what was done, what changed."""
+        self,
+        encoded: Mapping[str, tuple[Array, Array]],
+        given_facts: dict[str, set[Row]],
+        tables: Collection[str] = (),
+    ) -> tuple[_Written, tuple[LayerReport, ...], dict[str, NetChange]]:
+        """Compute an epoch and commit it; return what it wrote, what was done, what changed."""
         catalog = self._catalog
         catalog.meter.start()
         changed = [
@@ -237,7 +266,7 @@ class KernelEngine:
             catalog.relayout()
         while True:
             try:
-                unchanged = self._change_given(encoded)
+                written = self._change_given(encoded, tables)
                 layers = self._run_layers()
                 self._functional.check(new_only=True)
                 effects = self._effects()
@@ -263,29 +292,39 @@ class KernelEngine:
                 relation.commit()
                 catalog.note_size(relation)
         self._given_facts = given_facts
-        return unchanged, layers, effects
+        return written, layers, effects
 
     def _abort(self) -> None:
         for relation in self._catalog.everything():
             relation.abort()
 
-    def _change_given(self, encoded: Mapping[str, tuple[Array, Array]]) -> dict[str, Ignored]:
-        """Write the given rows of the epoch; return those that change nothing."""
+    def _change_given(
+        self, encoded: Mapping[str, tuple[Array, Array]], tables: Collection[str]
+    ) -> _Written:
+        """Write the given rows of the epoch; tell those that change nothing.
+
+        What came in `tables` is sorted here for the first time: rows may be on both sides.
+        """
         catalog = self._catalog
-        ignored = {}
+        written = _Written()
         for name, (adds, removes) in encoded.items():
             relation = catalog.given[name]
-            new, present = relation.split(catalog.pack(name, adds))
-            absent, gone = relation.split(catalog.pack(name, removes))
+            more, less = catalog.pack(name, adds), catalog.pack(name, removes)
+            if name in tables and more.shape[1] and less.shape[1]:
+                more, less = without(more, less), without(less, more)
+            new, present = relation.split(more)
+            absent, gone = relation.split(less)
             relation.add(new, None, None)
             relation.remove(gone)
             relation.delta = Delta(new, gone)
-            if present.shape[1] or absent.shape[1]:
-                ignored[name] = Ignored(
+            written.inserted += new.shape[1]
+            written.deleted += gone.shape[1]
+            if name not in tables and (present.shape[1] or absent.shape[1]):
+                written.ignored[name] = Ignored(
                     frozenset(catalog.decode(name, present)),
                     frozenset(catalog.decode(name, absent)),
                 )
-        return ignored
+        return written
 
     def _effects(self) -> dict[str, NetChange]:
         effects = {}

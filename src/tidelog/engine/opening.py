@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -28,7 +28,7 @@ class MakeEngine(Protocol):
 
     def __call__(
         self,
-        given: Mapping[str, list[Row]],
+        given: Mapping[str, Collection[Row]],
         restore: Callable[[KernelEngine], None] | None = None,
     ) -> KernelEngine:
         """Return the engine."""
@@ -38,7 +38,7 @@ def open_state(
     files: Files,
     settings: Settings,
     program: Program,
-    given: Mapping[str, list[Row]],
+    given: Mapping[str, Collection[Row]],
     make: MakeEngine,
     first_epoch: int = 0,
 ) -> tuple[KernelEngine, Keeper]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Set
 from contextlib import nullcontext
 
-from tidelog.engine.protocol import Effects, Ignored, NetChange
+from tidelog.engine.protocol import Effects, Ignored, NetChange, Requested
 from tidelog.engine.reads import SetReader
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.logic.program import Program
@@ -55,19 +55,23 @@ class ReferenceEngine:
 
     def apply(
         self,
-        inserted: Mapping[str, Set[Row]],
-        deleted: Mapping[str, Set[Row]],
+        inserted: Mapping[str, Requested],
+        deleted: Mapping[str, Requested],
         interrupts: Interrupts | None = None,
     ) -> Effects:
         """Commit one epoch: change the given rows, evaluate, and compare."""
         start = time.perf_counter()
         given = dict(self._given)
         ignored = {}
+        came = went = 0
         for name in dict.fromkeys([*inserted, *deleted]):
-            adds, removes = inserted.get(name, frozenset()), deleted.get(name, frozenset())
+            adds, removes = frozenset(inserted.get(name, ())), frozenset(deleted.get(name, ()))
+            adds, removes = adds - removes, removes - adds
             unused = Ignored(frozenset(adds & given[name]), frozenset(removes - given[name]))
             if unused:
                 ignored[name] = unused
+            came += len(adds) - len(unused.inserted)
+            went += len(removes) - len(unused.deleted)
             given[name] = (given[name] - removes) | adds
         with nullcontext() if interrupts is None else interrupts.allowed():
             rows = evaluate(self._program, given)  # raises before anything is kept
@@ -80,10 +84,7 @@ class ReferenceEngine:
         self.last_epoch = self._report(
             self.last_epoch.epoch + 1,
             time.perf_counter() - start,
-            (
-                sum(map(len, inserted.values())) - sum(len(i.inserted) for i in ignored.values()),
-                sum(map(len, deleted.values())) - sum(len(i.deleted) for i in ignored.values()),
-            ),
+            (came, went),
             (sum(len(net.inserted) for net in derived), sum(len(net.deleted) for net in derived)),
         )
         self._given, self._rows = given, rows

@@ -9,10 +9,13 @@ from typing import Protocol
 from tidelog.engine.explain import Details
 from tidelog.engine.reads import Reader
 from tidelog.engine.report import EpochReport
+from tidelog.io.columns import CheckedTable
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.values.types import Row
 
 LazyRows = frozenset[Row] | Callable[[], frozenset[Row]]
+Requested = set[Row] | CheckedTable
+"""Rows that a transaction inserts, or deletes, into one relation."""
 
 
 class NetChange:
@@ -46,7 +49,10 @@ class NetChange:
 
 @dataclass(frozen=True)
 class Ignored:
-    """Rows of a transaction that changed nothing: inserted but present, deleted but not given."""
+    """Rows of a transaction that changed nothing: inserted but present, deleted but not given.
+
+    Rows of a table are not listed here: nobody has asked for them one by one.
+    """
 
     inserted: frozenset[Row] = frozenset()
     deleted: frozenset[Row] = frozenset()
@@ -92,11 +98,13 @@ class Engine(Protocol):
 
     def apply(
         self,
-        inserted: Mapping[str, Set[Row]],
-        deleted: Mapping[str, Set[Row]],
+        inserted: Mapping[str, Requested],
+        deleted: Mapping[str, Requested],
         interrupts: Interrupts | None = None,
     ) -> Effects:
-        """Commit one epoch. No row is both inserted and deleted.
+        """Commit one epoch. No row is both inserted and deleted, unless both are tables.
+
+        A row that is in both tables stays as it was.
 
         An exception leaves everything as it was. `interrupts` are raised where the epoch can still
         be undone; those that come later are for the caller: what is kept counts.

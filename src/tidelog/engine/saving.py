@@ -25,6 +25,8 @@ from tidelog.durable.snapshot import LARGE, Image
 from tidelog.durable.tables import Entries, pieces
 from tidelog.durable.tables import restore as restore_entries
 from tidelog.engine.report import EpochReport
+from tidelog.io.columns import CheckedTable
+from tidelog.logic.program import Relation as Declared
 from tidelog.maintain.catalog import Catalog
 from tidelog.store.capture import Capture, SavedCapture
 from tidelog.store.codec import Codec
@@ -325,6 +327,23 @@ def given_rows(engine: KernelEngine, name: str) -> list[Row]:
     if not stated:
         return rows
     return [row for row in rows if row not in stated or row in engine._given_facts[name]]
+
+
+def given_table(engine: KernelEngine, relation: Declared) -> CheckedTable | None:
+    """Return the given rows of a relation of scalars; None if the program states some as well."""
+    import pyarrow as pa
+
+    from tidelog.engine.arrow import arrow_column
+
+    if relation.name in engine._facts:
+        return None
+    codec, stored = engine._catalog.codec, engine._catalog.given[relation.name]
+    ordinals = stored.ordinals(stored.rows())
+    columns = {
+        column.name: arrow_column(ordinals[i], column.type, codec)
+        for i, column in enumerate(relation.columns)
+    }
+    return CheckedTable(pa.table(columns))
 
 
 def compact(engine: KernelEngine) -> None:

@@ -7,14 +7,14 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog.engine.protocol import Ignored, NetChange
+from tidelog.engine.protocol import Ignored, NetChange, Requested
 from tidelog.engine.reads import Reader, SetReader
 from tidelog.engine.view import Change, Rows
 from tidelog.errors import UsageError
+from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import Records
 from tidelog.logic.program import Program, Relation
 from tidelog.maintain.interrupts import Interrupts
-from tidelog.values.types import Row
 
 if TYPE_CHECKING:
     from tidelog.engine.database import Database
@@ -31,8 +31,8 @@ class Transaction:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._inserted: dict[str, set[Row]] = {}
-        self._deleted: dict[str, set[Row]] = {}
+        self._inserted: dict[str, Requested] = {}
+        self._deleted: dict[str, Requested] = {}
         self._open = self._used = False
         self._changes: Mapping[str, Change] | None = None
         self._ignored: Mapping[str, Ignored] = {}
@@ -47,10 +47,16 @@ class Transaction:
         """Take rows out of the given rows of a relation. Derived rows go with their reasons."""
         self._collect(self._deleted, relation, rows)
 
-    def _collect(self, into: dict[str, set[Row]], relation: str, rows: Any) -> None:
+    def _collect(self, into: dict[str, Requested], relation: str, rows: Any) -> None:
         self._check_open()
         checked = self._database._row_reader(relation).rows(rows)
-        into.setdefault(relation, set()).update(checked)
+        held = into.get(relation)
+        if held is None and isinstance(checked, CheckedTable):
+            into[relation] = checked  # stays in columns, if nothing else comes
+            return
+        if not isinstance(held, set):
+            held = into[relation] = set(held or ())
+        held.update(checked)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -85,18 +91,19 @@ class Transaction:
         if epoch:
             self._database._wait_until_durable(epoch)
 
-    def _requested(self) -> tuple[dict[str, set[Row]], dict[str, set[Row]]]:
-        """Return what to insert and what to delete, without the rows that are in both."""
-        both = {
-            name: self._inserted[name] & self._deleted[name]
-            for name in self._inserted.keys() & self._deleted.keys()
-        }
-        if not both:
-            return self._inserted, self._deleted
-        return (
-            {name: rows - both.get(name, set()) for name, rows in self._inserted.items()},
-            {name: rows - both.get(name, set()) for name, rows in self._deleted.items()},
-        )
+    def _requested(self) -> tuple[dict[str, Requested], dict[str, Requested]]:
+        """Return what to insert and what to delete, without the rows that are in both.
+
+        Where both are tables the engine sees to that, when it has sorted them.
+        """
+        inserted, deleted = dict(self._inserted), dict(self._deleted)
+        for name in inserted.keys() & deleted.keys():
+            more, less = inserted[name], deleted[name]
+            if not isinstance(more, set) and not isinstance(less, set):
+                continue
+            more, less = set(more), set(less)
+            inserted[name], deleted[name] = more - less, less - more
+        return inserted, deleted
 
     # --- afterwards ---
 

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import DataError
+from tidelog.io.columns import CheckedTable
 from tidelog.logic.program import Relation
 from tidelog.values.scalars import canonical_float
 from tidelog.values.text import format_value, parse_value
@@ -39,14 +40,14 @@ class RowReader:
         self._relation = relation
         self._checks = [checker(column.type, records) for column in relation.columns]
 
-    def rows(self, data: Any) -> list[Row]:
+    def rows(self, data: Any) -> list[Row] | CheckedTable:
         """Return the rows of `data`, checked.
 
         `data` is an iterable of tuples, or a table: Arrow, pandas, polars, or anything else with
         the Arrow stream interface. The columns of a table are taken by name when the names fit,
         else by position.
         """
-        if isinstance(data, CheckedRows):
+        if isinstance(data, CheckedRows | CheckedTable):
             return data
         return _checked(data, self._relation, self._checks)
 

@@ -9,21 +9,24 @@ when every value in it that matters fits its column.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tidelog.errors import DataError
-from tidelog.io.tabular import Records
+from tidelog.io.columns import CheckedTable, is_columnar
+from tidelog.io.tabular import CheckedRows, Records
 from tidelog.logic.program import Relation
 from tidelog.spark.conversion import Reading, convert
 from tidelog.spark.envelopes import ORDERED, SIGNS, Shape, missing_columns
 from tidelog.values.scalars import shown
-from tidelog.values.types import Kind, Row, Type
+from tidelog.values.types import Kind, Type
 
 _DEBEZIUM = {"c": (False, True), "r": (False, True), "u": (True, True), "d": (True, False)}
 """For each operation, whether it needs the row before and the row after."""
@@ -44,9 +47,9 @@ class Checked:
     """What a part of a source came to."""
 
     received: int = 0
-    rows: list[Row] = field(default_factory=list)
-    """Accepted rows, in the order in which they are meant."""
-    came: list[bool] | None = None
+    rows: CheckedTable | CheckedRows = field(default_factory=CheckedRows)
+    """Accepted rows, in the order in which they are meant; in columns, if all are of scalars."""
+    came: NDArray[np.bool_] | None = None
     """For each of them whether it came or went; None where all came."""
     bad: list[BadRow] = field(default_factory=list)
 
@@ -139,6 +142,7 @@ class Checker:
     ) -> None:
         self._relation, self._records = relation, records
         self._mode, self._shape, self._reading = mode, shape, reading
+        self._is_columnar = is_columnar(relation)
 
     def check(self, table: pa.Table, ranks: Mapping[str, int], drift: str) -> Checked:
         """Return what the rows come to. `ranks` orders files; with `drift` all rows are bad."""
@@ -156,69 +160,54 @@ class Checker:
         if self._mode == "debezium":
             return self._debezium(table, reasons)
         rows = self._rows(table, "new", reasons, None)
-        came: list[bool] | None = None
-        if self._shape.op:
-            came = self._signs(table["op"], reasons)
-        return self._result(table, rows, came, reasons)
-
-    def _result(
-        self,
-        table: pa.Table,
-        rows: Sequence[Row],
-        came: list[bool] | None,
-        reasons: Mapping[int, str],
-    ) -> Checked:
-        n = table.num_rows
+        came = self._signs(table["op"], reasons) if self._shape.op else None
+        bad = self._quarantined(table, reasons)
         if not reasons:
-            return Checked(n, list(rows), came)
-        good = [i for i in range(n) if i not in reasons]
+            return Checked(n, self._finished(rows), came, bad)
+        good = _others(n, reasons)
         return Checked(
-            n,
-            [rows[i] for i in good],
-            None if came is None else [came[i] for i in good],
-            self._quarantined(table, reasons),
+            n, self._finished(_taken(rows, good)), None if came is None else came[good], bad
         )
 
     def _debezium(self, table: pa.Table, reasons: dict[int, str]) -> Checked:
         n = table.num_rows
-        needs: list[tuple[bool, bool]] = []
-        for i, (op, no_old, no_new) in enumerate(
-            zip(
-                table["op"].to_pylist(), table["no_old"].to_pylist(), table["no_new"].to_pylist(),
-                strict=True,
+        ops, texts = _encoded(table["op"])
+        needs = [_DEBEZIUM.get(text or "") for text in texts]
+        no_old, no_new = (_bools(table[name]) for name in ("no_old", "no_new"))
+        old_needed = np.array([need is not None and need[0] for need in needs], np.bool_)[ops]
+        new_needed = np.array([need is not None and need[1] for need in needs], np.bool_)[ops]
+        unknown = np.array([need is None for need in needs], np.bool_)[ops]
+        for i in np.flatnonzero(unknown).tolist():
+            reasons.setdefault(i, f"{_quoted(texts[ops[i]])} is not an operation: c, r, u or d")
+        for i in np.flatnonzero(old_needed & no_old).tolist():
+            reasons.setdefault(
+                i, f"operation {texts[ops[i]]} without `before`: the table must log whole rows"
             )
-        ):  # fmt: skip
-            need = _DEBEZIUM.get(op)
-            if need is None:
-                reasons.setdefault(i, f"{_quoted(op)} is not an operation: c, r, u or d")
-            elif need[0] and no_old:
-                reasons.setdefault(
-                    i, f"operation {op} without `before`: the table must log whole rows"
-                )
-            elif need[1] and no_new:
-                reasons.setdefault(i, f"operation {op} without `after`")
-            needs.append(need or (False, False))
-        old = self._rows(table, "old", reasons, [a for a, _ in needs])
-        new = self._rows(table, "new", reasons, [b for _, b in needs])
-        rows: list[Row] = []
-        came: list[bool] = []
-        for i in range(n):
-            if i in reasons:
-                continue
-            for wanted, side, sign in zip(needs[i], (old, new), (False, True), strict=True):
-                if wanted:
-                    rows.append(side[i])
-                    came.append(sign)
-        return Checked(n, rows, came, self._quarantined(table, reasons) if reasons else [])
+        for i in np.flatnonzero(new_needed & no_new).tolist():
+            reasons.setdefault(i, f"operation {texts[ops[i]]} without `after`")
+        old = self._rows(table, "old", reasons, old_needed)
+        new = self._rows(table, "new", reasons, new_needed)
+        # Of each event what it takes back, and then what it brings, as far as it does.
+        wanted = np.stack([old_needed, new_needed], axis=1)
+        wanted[list(reasons)] = False
+        places = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1)[wanted]
+        came = np.broadcast_to([False, True], (n, 2))[wanted]
+        both = pa.concat_tables([old, new]) if isinstance(old, pa.Table) else [*old, *new]
+        return Checked(
+            n, self._finished(_taken(both, places)), came, self._quarantined(table, reasons)
+        )
 
     def _rows(
         self,
         table: pa.Table,
         side: str,
         reasons: dict[int, str],
-        needed: Sequence[bool] | None,
-    ) -> list[Row]:
-        """Return the rows, and add the reasons of those that do not fit, if they are needed."""
+        needed: NDArray[np.bool_] | None,
+    ) -> Any:
+        """Return the rows, and add the reasons of those that do not fit, if they are needed.
+
+        They are a table if all columns are of scalars, and else a list.
+        """
         if not self._relation.columns:
             return [()] * table.num_rows
         columns = []
@@ -229,24 +218,27 @@ class Checker:
             for place, reason in part.reasons.items():
                 if needed is None or needed[place]:
                     reasons.setdefault(place, f"column `{self._shape.columns[i]}`: {reason}")
-            columns.append(part.values)
-        return list(zip(*columns, strict=True))
+            columns.append(part)
+        if self._is_columnar:
+            names = [column.name for column in self._relation.columns]
+            return pa.Table.from_arrays([part.column for part in columns], names)
+        return list(zip(*(part.values for part in columns), strict=True))
 
-    def _signs(self, ops: pa.ChunkedArray, reasons: dict[int, str]) -> list[bool]:
-        known: dict[str | None, bool | None] = {
-            op: None if op is None else SIGNS.get(op.strip().lower())
-            for op in pc.unique(ops).to_pylist()
-        }
-        texts = ops.to_pylist()
-        if None in known.values():
-            for i, op in enumerate(texts):
-                if known[op] is None:
-                    reasons.setdefault(
-                        i, f"{_quoted(op)} in column `{self._shape.op}` is neither + nor -"
-                    )
-        return [bool(known[op]) for op in texts]
+    def _finished(self, rows: Any) -> CheckedTable | CheckedRows:
+        return CheckedTable(rows) if self._is_columnar else CheckedRows(rows)
+
+    def _signs(self, column: pa.ChunkedArray, reasons: dict[int, str]) -> NDArray[np.bool_]:
+        ops, texts = _encoded(column)
+        known = [None if text is None else SIGNS.get(text.strip().lower()) for text in texts]
+        for i in np.flatnonzero(np.array([sign is None for sign in known], np.bool_)[ops]).tolist():
+            reasons.setdefault(
+                i, f"{_quoted(texts[ops[i]])} in column `{self._shape.op}` is neither + nor -"
+            )
+        return np.array([bool(sign) for sign in known], np.bool_)[ops]
 
     def _quarantined(self, table: pa.Table, reasons: Mapping[int, str]) -> list[BadRow]:
+        if not reasons:
+            return []
         places = sorted(reasons)
         part = table.take(pa.array(places, pa.int64()))
         texts = part["bad"].to_pylist() if "bad" in part.column_names else [None] * len(places)
@@ -265,7 +257,7 @@ class Checker:
         sides = {"old": "before", "new": "after"} if self._mode == "debezium" else {"new": ""}
         for side, name in sides.items():
             named = {
-                column: part[f"{side}{k}"][i].as_py()
+                column: _shown_value(part[f"{side}{k}"][i])
                 for k, column in enumerate(self._shape.columns)
             }
             found |= {name: named} if name else named
@@ -281,19 +273,45 @@ def _in_order(table: pa.Table, ranks: Mapping[str, int]) -> pa.Table:
     """Return the rows in the order of their files, and in them as they stand.
 
     Spark cuts files into ranges, and numbers rows within what one task reads; so the order of rows
-    is (rank of the file, start of the range, number). Frames that are not files are as they are.
+    is (rank of the file, start of the range, number). What was not read by tasks is as it is.
     """
-    if "file" not in table.column_names:
-        return table
+    if "start" not in table.column_names:
+        return table  # in order already
     files = table["file"].combine_chunks()
     encoded = files.dictionary_encode()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     order = [ranks.get(unquote(name), len(ranks)) for name in encoded.dictionary.to_pylist()]
-    rank = pa.array(order, pa.int64()).take(encoded.indices)
-    keys = pa.table({"rank": rank, "start": table["start"], "id": table["id"]})
-    by = [("rank", "ascending"), ("start", "ascending"), ("id", "ascending")]
-    return table.take(pc.sort_indices(keys, sort_keys=by))
+    rank = np.array(order, np.int64)[np.asarray(encoded.indices)]
+    keys = (np.asarray(table["id"]), np.asarray(table["start"]), rank)
+    after = np.ones(max(0, len(rank) - 1), np.bool_)
+    for key in keys:  # from the last one that decides to the first
+        after = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & after)
+    return table if after.all() else table.take(pa.array(np.lexsort(keys)))
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str | None]]:
+    """Return the different texts of a column, and for each row which one it has."""
+    encoded = _one_array(column).dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices).astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def _bools(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return np.asarray(_one_array(column).cast(pa.uint8())).astype(np.bool_)
+
+
+def _others(n: int, places: Mapping[int, object]) -> NDArray[np.int64]:
+    """Return the places from 0 to n that are not among those given."""
+    kept = np.ones(n, np.bool_)
+    kept[list(places)] = False
+    return np.flatnonzero(kept)
+
+
+def _taken(rows: Any, places: NDArray[np.int64]) -> Any:
+    """Return some of the rows, which are a table or a list."""
+    if isinstance(rows, pa.Table):
+        return rows.take(pa.array(places))
+    return [rows[i] for i in places.tolist()]
 
 
 def _one_array(chunks: pa.ChunkedArray) -> pa.Array:
@@ -308,6 +326,13 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _shown_value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):  # a day or a moment that Python does not have
+        return f"{value.type} {value.value}"
 
 
 def _quoted(op: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.io.tabular import Records, checker
+from tidelog.io.tabular import Records, arrow_type, checker
 from tidelog.values.scalars import canonical_float
 from tidelog.values.text import value_parser
 from tidelog.values.types import Kind, Type
@@ -24,6 +25,11 @@ from tidelog.values.types import Kind, Type
 NO_VALUE = "no value"
 _EPOCH_DAY = dt.date(1970, 1, 1)
 _EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_MOMENTS = (
+    (dt.datetime.min - _EPOCH) // _MICROSECOND,
+    (dt.datetime.max - _EPOCH) // _MICROSECOND,
+)
 
 # Texts that Arrow converts as our parsers do, and to what.
 _PLAIN = {
@@ -47,10 +53,23 @@ class Reading:
 
 @dataclass(frozen=True)
 class Converted:
-    """A column: the values, and the reasons for the places where there is none."""
+    """A column: its values, and the reasons for the places where there is none.
 
-    values: list[Any]
+    Scalars are an array of their type's Arrow type, records and sets a list.
+    """
+
+    column: pa.Array | list[Any]
     reasons: dict[int, str]
+
+    @property
+    def values(self) -> list[Any]:
+        """The values as Python has them."""
+        if isinstance(self.column, list):
+            return self.column
+        values: list[Any] = self.column.to_pylist()
+        if pa.types.is_floating(self.column.type):
+            return [None if v is None else canonical_float(v) for v in values]
+        return values
 
 
 def convert(column: pa.Array, type_: Type, records: Records, reading: Reading) -> Converted:
@@ -66,6 +85,7 @@ def convert(column: pa.Array, type_: Type, records: Records, reading: Reading) -
     if column.null_count and type_.kind is not Kind.RECORD:
         missing = pc.indices_nonzero(column.is_null()).to_pylist()
         reasons = dict.fromkeys(missing, NO_VALUE)
+    column = _within_range(column, type_.kind, reasons)
     fast = _by_arrow(column, type_, textual)
     if fast is not None:
         return Converted(fast, reasons)
@@ -86,7 +106,9 @@ def convert(column: pa.Array, type_: Type, records: Records, reading: Reading) -
         values.append(value)
         if reason:
             reasons[place] = reason
-    return Converted(values, reasons)
+    if type_.kind in (Kind.RECORD, Kind.SET):
+        return Converted(values, reasons)
+    return Converted(pa.array(values, arrow_type(type_, records)), reasons)
 
 
 def _taken(take: Callable[[Any], Any], raw: Any) -> tuple[Any, str]:
@@ -96,42 +118,61 @@ def _taken(take: Callable[[Any], Any], raw: Any) -> tuple[Any, str]:
         return None, str(error) or type(error).__name__
 
 
-def _by_arrow(column: pa.Array, type_: Type, textual: bool) -> list[Any] | None:
+def _by_arrow(column: pa.Array, type_: Type, textual: bool) -> pa.Array | None:
     """Return the values if Arrow converts the whole column without loss, else None."""
     source, kind = column.type, type_.kind
     if kind is Kind.SYMBOL and textual:
-        texts: list[Any] = column.to_pylist()
-        return texts
+        return column.cast(pa.string())
     if kind is Kind.BOOL and pa.types.is_boolean(source):
-        bools: list[Any] = column.to_pylist()
-        return bools
-    if kind is Kind.DATE and pa.types.is_date32(source):
-        dates: list[Any] = column.to_pylist()
-        return dates
-    if kind is Kind.TIMESTAMP and pa.types.is_timestamp(source) and source.unit in ("us", "ms"):
-        times: list[Any] = (
-            column.cast(pa.timestamp("us", source.tz)).cast(pa.timestamp("us")).to_pylist()
-        )
-        return times
-    if kind not in _PLAIN:
-        return None
-    pattern, target = _PLAIN[kind]
-    if textual:
-        if not pc.all(pc.match_substring_regex(column, pattern)).as_py():
-            return None
-    elif pa.types.is_floating(source):
-        if kind is not Kind.FLOAT:
-            return None
-    elif not pa.types.is_integer(source):
-        return None
+        return column
     try:
+        if kind is Kind.DATE and pa.types.is_date32(source):
+            return column
+        if kind is Kind.TIMESTAMP and pa.types.is_timestamp(source) and source.unit in ("us", "ms"):
+            # What has a zone is a moment, and is kept as the time that it is in UTC.
+            moments = column.cast(pa.timestamp("us", source.tz))
+            return moments.view(pa.int64()).view(pa.timestamp("us"))
+        if kind is Kind.DECIMAL and pa.types.is_decimal128(source):
+            return column.cast(pa.decimal128(type_.precision, type_.scale))
+        if kind not in _PLAIN:
+            return None
+        pattern, target = _PLAIN[kind]
+        if textual:
+            if not pc.all(pc.match_substring_regex(column, pattern)).as_py():
+                return None
+        elif pa.types.is_floating(source):
+            if kind is not Kind.FLOAT:
+                return None
+        elif not pa.types.is_integer(source):
+            return None
         cast = column.cast(target)
     except pa.ArrowInvalid:
         return None
-    values: list[Any] = cast.to_pylist()
-    if kind is Kind.FLOAT:
-        return [None if v is None else canonical_float(v) for v in values]
-    return values
+    return _canonical(cast) if kind is Kind.FLOAT else cast
+
+
+def _within_range(column: pa.Array, kind: Kind, reasons: dict[int, str]) -> pa.Array:
+    """Return a column of days or moments without those that no value can be."""
+    source = column.type
+    if kind is Kind.DATE and pa.types.is_date32(source):
+        numbers, per_microsecond = column.view(pa.int32()).cast(pa.int64()), 86_400_000_000
+    elif kind is Kind.TIMESTAMP and pa.types.is_timestamp(source) and source.unit in ("us", "ms"):
+        numbers, per_microsecond = column.view(pa.int64()), 1 if source.unit == "us" else 1000
+    else:
+        return column
+    low, high = (limit // per_microsecond for limit in _MOMENTS)
+    fits = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
+    if not pc.all(fits).as_py():  # missing values do not count here
+        reason = f"outside the range of {kind.name.lower()}"
+        reasons |= dict.fromkeys(pc.indices_nonzero(pc.invert(fits)).to_pylist(), reason)
+        column = pc.if_else(fits, column, pa.scalar(None, source))
+    return column
+
+
+def _canonical(floats: pa.Array) -> pa.Array:
+    """Return floats in their one form: one NaN, one zero."""
+    nan = pa.scalar(math.nan, pa.float64())
+    return pc.add(pc.if_else(pc.is_nan(floats), nan, floats), 0.0)
 
 
 def _taker(type_: Type, records: Records, reading: Reading, textual: bool) -> Callable[[Any], Any]:

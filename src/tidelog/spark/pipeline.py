@@ -19,14 +19,13 @@ from tidelog.errors import UsageError, did_you_mean
 from tidelog.logic.program import Program
 from tidelog.spark.checking import BadRow, Checked
 from tidelog.spark.declared import Sink, Source, named, one_of
-from tidelog.spark.envelopes import ORDERED
 from tidelog.spark.gathering import gather
+from tidelog.spark.netting import difference, net
 from tidelog.spark.pipeline_file import PipelineFile, read_pipeline_file
 from tidelog.spark.placement_driver import Applied, Changes, Count, DriverPlacement, with_memory
 from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.sinks import SinkRun, SinkState, writer
-from tidelog.spark.sources import Batch, FrameSource, PolledSource, polled
-from tidelog.values.types import Row
+from tidelog.spark.sources import Batch, FileSource, FrameSource, PolledSource, polled
 
 _NOT_YET = {
     "sharded": "placement `sharded` is not there yet",
@@ -151,6 +150,20 @@ class Pipeline:
         """Return how many rows of all sources there were in all epochs."""
         return sum(self._opened().counts().values(), start=Count())
 
+    def overlooked(self) -> list[str]:
+        """Say which files are not as they were when they were taken: they are not read again."""
+        found = []
+        for source in self._sources:
+            if isinstance(source, FileSource):
+                names = source.changed(self._opened().offsets(source.name))
+                if names:
+                    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+                    found.append(
+                        f"source `{source.name}`: changed since they were taken, and not read"
+                        f" again: {', '.join(names[:5])}{more}"
+                    )
+        return found
+
     @property
     def sources(self) -> Sequence[PolledSource]:
         """The sources at work."""
@@ -239,6 +252,7 @@ class Pipeline:
         gathered = iter(gather([part for _, batch in batches for part in batch.parts]))
         changes = Changes()
         bad: dict[str, list[BadRow]] = {}
+        parts: dict[str, list[Checked]] = {}
         for source, batch in batches:
             tables = [next(gathered) for _ in batch.parts]
             checked = [
@@ -248,7 +262,14 @@ class Pipeline:
             known = placement.offsets(source.name)
             marks = batch.marks if batch.marks_of is None else batch.marks_of(tables)
             marks = {item: mark for item, mark in marks.items() if known.get(item) != mark}
-            changed = self._collect(source, checked, changes, placement)
+            name = source.relation.name
+            if source.spec.mode == "snapshot":  # it has its relation to itself
+                came, went = difference(placement.given(name), checked)
+                changes.inserted[name], changes.deleted[name] = came, went
+                changed = len(came) + len(went) > 0
+            else:
+                parts.setdefault(name, []).extend(checked)
+                changed = any(len(part.rows) for part in checked)
             if not changed and not marks:
                 continue  # the same snapshot again, or no message: nothing has happened
             rows = [row for part in checked for row in part.bad]
@@ -258,46 +279,12 @@ class Pipeline:
             bad[source.name] = rows
         if not changes.counts:
             return None
+        for name, found in parts.items():
+            changes.inserted[name], changes.deleted[name] = net(found)
         self._quarantine.write(placement.epoch + 1, bad)
         applied = placement.apply(changes)
         written = sum(sink.catch_up(placement, tables=with_tables) for sink in self._sinks)
         return _done(changes, applied, written, [batch for _, batch in batches], begun)
-
-    def _collect(
-        self,
-        source: PolledSource,
-        checked: Sequence[Checked],
-        changes: Changes,
-        placement: DriverPlacement,
-    ) -> bool:
-        """Add the accepted rows to the changes of the epoch; return whether there are any.
-
-        In an ordered source the last word on a row counts, whatever is before it in the epoch: the
-        result does not depend on where one epoch ends and the next begins.
-        """
-        name = source.relation.name
-        inserted = changes.inserted.setdefault(name, set())
-        deleted = changes.deleted.setdefault(name, set())
-        if source.spec.mode == "snapshot":
-            whole = {row for part in checked for row in part.rows}
-            before = placement.given(name)
-            inserted |= whole - before
-            deleted |= before - whole
-        elif source.spec.mode in ORDERED:
-            last: dict[Row, bool] = {}
-            for part in checked:
-                last.update(zip(part.rows, part.came or (), strict=True))
-            came = {row for row, sign in last.items() if sign}
-            went = last.keys() - came
-            inserted -= went
-            deleted -= came
-            inserted |= came
-            deleted |= went
-        else:
-            for part in checked:
-                inserted.update(part.rows)
-                deleted.difference_update(part.rows)
-        return bool(inserted or deleted)
 
     def _finish(self) -> None:
         placement = self._opened()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.engine.database import Database
 from tidelog.errors import UsageError
-from tidelog.io.tabular import CheckedRows
+from tidelog.io.columns import CheckedTable, is_columnar
+from tidelog.io.tabular import CheckedRows, arrow_schema
 from tidelog.logic.program import Program
 from tidelog.values.types import Row
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from tidelog.engine.view import Change
 
+Given = CheckedTable | CheckedRows
+"""Rows for a relation, checked: in columns if all of them are of scalars."""
 OFFSETS, COUNTS = "tidelog_offsets", "tidelog_counts"
 _DECLARATIONS = f"""
 // What the pipeline remembers of its sources.
@@ -50,8 +53,8 @@ class Count:
 class Changes:
     """All that one epoch changes: rows, offsets and counts."""
 
-    inserted: dict[str, set[Row]] = field(default_factory=dict)
-    deleted: dict[str, set[Row]] = field(default_factory=dict)
+    inserted: dict[str, Given] = field(default_factory=dict)
+    deleted: dict[str, Given] = field(default_factory=dict)
     marks: dict[str, Mapping[str, str]] = field(default_factory=dict)
     counts: dict[str, Count] = field(default_factory=dict)
 
@@ -123,38 +126,44 @@ class DriverPlacement:
         """Return how many rows of each source there were in all epochs."""
         return self._counts
 
-    def given(self, relation: str) -> set[Row]:
-        """Return the rows that sources have given a relation."""
-        from tidelog.engine.saving import given_rows
+    def given(self, relation: str) -> Given:
+        """Return the rows that sources have given a relation, in columns if that is possible."""
+        from tidelog.engine.kernel import KernelEngine
+        from tidelog.engine.saving import given_rows, given_table
 
+        declared = self._program.relations[relation]
         if self._database is None:
-            return set()
-        return set(given_rows(self._database._engine, relation))  # type: ignore[arg-type]
+            schema = arrow_schema(declared, self._program.records)
+            return CheckedTable(schema.empty_table()) if is_columnar(declared) else CheckedRows()
+        engine = self._database._engine
+        assert isinstance(engine, KernelEngine)
+        table = given_table(engine, declared) if is_columnar(declared) else None
+        return CheckedRows(given_rows(engine, relation)) if table is None else table
 
     def apply(self, changes: Changes) -> Applied:
         """Commit an epoch: the rows together with the offsets."""
         memory = self._memory_rows(changes)
-        inserted = changes.inserted | {name: more - less for name, (more, less) in memory.items()}
-        deleted = changes.deleted | {name: less - more for name, (more, less) in memory.items()}
+        inserted: dict[str, Given] = dict(changes.inserted)
+        deleted: dict[str, Given] = dict(changes.deleted)
+        for name, (more, less) in memory.items():
+            inserted[name], deleted[name] = CheckedRows(more - less), CheckedRows(less - more)
         if self._database is None:
             # The first epoch is no insertion: the rules are never evaluated on nothing.
-            facts = {name: CheckedRows(rows) for name, rows in inserted.items() if rows}
+            facts = {name: rows for name, rows in inserted.items() if len(rows)}
             self._database = Database(self._program, facts=facts, **self._settings)
             how = "bootstrap"
-            came = sum(map(len, changes.inserted.values()))
-            went = 0
         else:
             with self._database.transaction() as tx:
                 for name, rows in inserted.items():
-                    tx.insert(name, CheckedRows(rows))
+                    tx.insert(name, rows)
                 for name, rows in deleted.items():
-                    tx.delete(name, CheckedRows(rows))
-            report = self._database.last_epoch
-            again = any(layer.choice == "bootstrap" for layer in report.layers)
+                    tx.delete(name, rows)
+            again = any(layer.choice == "bootstrap" for layer in self._database.last_epoch.layers)
             how = "bootstrap" if again else "update"
-            # The rows of the memory are always new, so all of them are in the counts.
-            came = report.given_inserted - sum(len(inserted[name]) for name in memory)
-            went = report.given_deleted - sum(len(deleted[name]) for name in memory)
+        # The rows of the memory are always new, so all of them are in the counts.
+        report = self._database.last_epoch
+        came = report.given_inserted - sum(len(inserted[name]) for name in memory)
+        went = report.given_deleted - sum(len(deleted[name]) for name in memory)
         for source, marks in changes.marks.items():
             self._offsets.setdefault(source, {}).update(marks)
         for source, count in changes.counts.items():

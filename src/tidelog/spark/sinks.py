@@ -16,21 +16,22 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidelog.errors import UsageError
-from tidelog.io.tabular import Records, to_arrow
+from tidelog.io.tabular import Records
 from tidelog.logic.program import Relation
 from tidelog.spark.declared import Sink
 from tidelog.spark.files import file_name, read_json, remove_leftovers, replace_file, replace_text
 from tidelog.spark.listing import is_local
-from tidelog.values.types import Row
 
 if TYPE_CHECKING:
+    from tidelog.engine.view import Change
     from tidelog.spark.placement_driver import DriverPlacement
 
 OP, EPOCH = "op", "epoch"
@@ -72,15 +73,22 @@ class Writer:
         """Write what an epoch has changed."""
         raise NotImplementedError
 
-    def changes_table(
-        self, epoch: int, inserted: Iterable[Row], deleted: Iterable[Row]
-    ) -> pa.Table:
+    def changes_table(self, epoch: int, change: Change) -> pa.Table:
         """Return the rows of a change, with op and epoch."""
-        came, went = list(inserted), list(deleted)
-        table = to_arrow([*went, *came], self.relation, self._records)
-        ops = pa.array(["-"] * len(went) + ["+"] * len(came), pa.string())
-        table = table.append_column(OP, ops)
-        return table.append_column(EPOCH, pa.array([epoch] * table.num_rows, pa.int64()))
+        rows = pa.concat_tables([change.deleted.to_arrow(), change.inserted.to_arrow()])
+        return _with_signs(rows, epoch, len(change.deleted), len(change.inserted))
+
+    def first_changes(self, epoch: int, table: pa.Table, size: int) -> pa.Table:
+        """Return the rows of a view as a change that brings all of them."""
+        return _with_signs(table, epoch, 0, size)
+
+
+def _with_signs(rows: pa.Table, epoch: int, went: int, came: int) -> pa.Table:
+    signs = pa.DictionaryArray.from_arrays(
+        pa.array(np.repeat(np.array([0, 1], np.int32), [went, came])), pa.array(["-", "+"])
+    )
+    rows = rows.append_column(OP, signs.cast(pa.string()))
+    return rows.append_column(EPOCH, pa.array(np.full(went + came, epoch, np.int64)))
 
 
 class FileWriter(Writer):
@@ -299,15 +307,17 @@ class SinkRun:
                     " this pipeline has not written\n  help: remove them, or name another path"
                 )
             # Whoever follows the changes begins with what is there.
-            rows += self._write(epoch, placement.database.view(view), ())
+            table = placement.table(view)
+            rows += self._write(
+                epoch, self._writer.first_changes(epoch, table, placement.size(view))
+            )
         else:
             for number, change in placement.changes(view, known):
-                rows += self._write(number, change.inserted, change.deleted)
+                rows += self._write(number, self._writer.changes_table(number, change))
         self._state.wrote(epoch)
         return rows
 
-    def _write(self, epoch: int, inserted: Iterable[Row], deleted: Iterable[Row]) -> int:
-        table = self._writer.changes_table(epoch, inserted, deleted)
+    def _write(self, epoch: int, table: pa.Table) -> int:
         if table.num_rows:
             self._writer.write_changes(epoch, table)
         return int(table.num_rows)

@@ -27,6 +27,7 @@ from tidelog.spark.conversion import Reading
 from tidelog.spark.declared import Source
 from tidelog.spark.envelopes import ORDERED, Shape, encode, file_places, shape_of, text_schema
 from tidelog.spark.listing import File, csv_header, is_local, list_files, parquet_schema
+from tidelog.spark.local_files import fits_here, read_here
 
 _DIGEST = 16
 
@@ -136,8 +137,12 @@ class FileSource(PolledSource):
         groups = self._by_schema(taken, spark)
         groups.sort(key=lambda group: ranks[group[0].name])  # the first file decides if all fits
         for group in groups:
-            frame = self._frame(group, spark)
-            parts.append(self._part(frame, started, where=group[0].path, ranks=ranks))
+            table = self._read_here(group, spark)
+            if table is None:
+                frame = self._frame(group, spark)
+                parts.append(self._part(frame, started, where=group[0].path, ranks=ranks))
+            else:
+                parts.append(Part(table=table, ranks=ranks))
             started = True
         return Batch(parts, marks, waiting, oldest=min(file.time for file in taken))
 
@@ -206,6 +211,16 @@ class FileSource(PolledSource):
         if self.spec.format in ("csv", "json"):
             return ""  # read as texts of the declared columns
         return file.path
+
+    def _read_here(self, files: list[File], spark: Any) -> Any:
+        """Return the rows of files as a table, if they are read without Spark; else None."""
+        header = None
+        if self.spec.format == "csv" and self._has_header():
+            header = self.signature(files[0], spark).split("\0")
+        table = read_here(files, self.spec, self.shape, header)
+        if table is not None and not fits_here(table, self.spec, self.shape, self.relation):
+            return None  # Spark calls types by other names: it has to say what is wrong
+        return table
 
     def _frame(self, files: list[File], spark: Any) -> Any:
         source, signature = self.spec, self.signature(files[0], spark)
@@ -294,8 +309,15 @@ def polled(spec: Source, name: str, relation: Relation, records: Records) -> Pol
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error of Spark is about, without the stack of the JVM."""
-    return str(error).strip().split("\n", maxsplit=1)[0]
+    r"""Return what an error of Spark is about, without the stack of the JVM.
+
+    >>> first_line(Exception("An error occurred while calling o1.load.\n: java.Oops: no driver"))
+    'java.Oops: no driver'
+    """
+    lines = str(error).strip().split("\n", maxsplit=2)
+    if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
+        return lines[1].removeprefix(": ")  # the first one is about Python, not about Spark
+    return lines[0]
 
 
 def _type_name(spark_type: Any) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from tidelog.engine.database import Database
 from tidelog.errors import DataError
-from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Program
 from tidelog.spark.declared import Source
 from tidelog.spark.frames import to_frame
@@ -45,7 +44,7 @@ def view(spark: Any, program: str | Path | Program, frames: Mapping[str, Any]) -
                 f"{len(checked.bad):,} of {checked.received:,} rows do not fit"
                 f" `{source.relation}`; the first: {first.reason}\n  row: {first.row}"
             )
-        facts[source.name] = CheckedRows(checked.rows)
+        facts[source.name] = checked.rows
     database = empty or Database(program, facts=facts, _expects_updates=False)
     wanted = program.outputs or tuple(name for name in program.relations if name in program.derived)
     return {name: to_frame(spark, database.view(name).to_arrow()) for name in wanted}

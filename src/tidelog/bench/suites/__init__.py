@@ -13,6 +13,7 @@ from tidelog.bench.suites import (
     join,
     language,
     pointsto,
+    spark,
     workload,
 )
 
@@ -28,6 +29,7 @@ SUITES: dict[str, Suite] = {
         graphs,
         pointsto,
         durable,
+        spark,
         language,
     )
 }

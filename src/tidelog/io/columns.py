@@ -1,0 +1,56 @@
+"""Rows in columns: an Arrow table whose values need no further check.
+
+A table goes from a source into the kernel without a Python object for each value. Whoever looks at
+its rows one by one gets the tuples that any other reader would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from tidelog.logic.program import Relation
+from tidelog.values.scalars import canonical_float
+from tidelog.values.types import Kind, Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class CheckedTable(Collection[Row]):
+    """Rows that a reader of this package has made, in columns: they are taken as they are.
+
+    The columns are those of the relation, of its Arrow types (io/tabular.py); no value is missing,
+    and each is in its one form. A row may be there more than once.
+    """
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        for batch in self.table.to_batches():
+            yield from zip(*map(_values, batch.columns), strict=True)
+
+    def __contains__(self, row: object) -> bool:
+        return any(row == other for other in self)
+
+
+def _values(column: pa.Array) -> list[object]:
+    values: list[object] = column.to_pylist()
+    if str(column.type) == "double":  # there is one NaN, also by identity
+        return [canonical_float(value) for value in column.to_pylist()]
+    return values
+
+
+def is_columnar(relation: Relation) -> bool:
+    """Return whether rows of a relation can be a `CheckedTable`: all of its columns are scalars.
+
+    Arrow has no sets, and a record there is a struct: their values are made one by one.
+    """
+    nested = (Kind.RECORD, Kind.SET)
+    return bool(relation.columns) and all(c.type.kind not in nested for c in relation.columns)

@@ -1,0 +1,155 @@
+"""Small files of this machine, read by Arrow: the same rows as by Spark, without a job.
+
+A job costs tens of milliseconds, however few rows it reads; the rows of an epoch come to the driver
+in any case. So a few megabytes of Parquet or CSV are read right here. Only what both read alike is:
+for every option, type or sign on which they might differ this returns None, and Spark reads. What
+is wrong with a file is Spark's to say as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.logic.program import Relation
+from tidelog.spark.checking import arrow_type_name, check_schema
+from tidelog.spark.declared import Source
+from tidelog.spark.envelopes import Shape
+from tidelog.spark.listing import File, is_local
+
+_MOST_BYTES = 64 << 20
+_COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+_NOT_PLAIN = (b'"', b"\\", b"\r", b"\0")  # quotes, escapes, other ends of lines
+_LEGACY = b"org.apache.spark.legacy"  # files with dates of another calendar say so
+
+
+def read_here(
+    files: Sequence[File], source: Source, shape: Shape, header: Sequence[str] | None
+) -> pa.Table | None:
+    """Return the rows of files of one schema, in the shape of `envelopes.encode`, in their order.
+
+    `header` has the columns of CSV files in which they are named. None means: Spark has to read.
+    """
+    if not all(is_local(file.path) for file in files) or source.mode == "debezium":
+        return None
+    if sum(file.size for file in files) > _MOST_BYTES or not shape.columns:
+        return None
+    read = {"parquet": _parquet, "csv": _csv}.get(source.format)
+    if read is None:
+        return None
+    tables = []
+    for number, file in enumerate(files):
+        try:
+            table = read(file, source, shape, header)
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            return None
+        if table is None:
+            return None
+        tables.append(_encoded(table, shape, [quote(f.name) for f in files], number))
+    return pa.concat_tables(tables)
+
+
+def fits_here(table: pa.Table, source: Source, shape: Shape, relation: Relation) -> bool:
+    """Return whether the columns of what `read_here` has read can be those of the relation."""
+    types = {name: arrow_type_name(table[f"new{i}"].type) for i, name in enumerate(shape.columns)}
+    if shape.op:
+        types[shape.op] = "string"
+    return not check_schema(types, shape, source.mode, relation)
+
+
+def _encoded(table: pa.Table, shape: Shape, names: list[str], number: int) -> pa.Table:
+    found = {f"new{i}": table[name] for i, name in enumerate(shape.columns)}
+    if shape.op:
+        found["op"] = table[shape.op].cast(pa.string())
+    which = pa.array(np.full(table.num_rows, number, np.int32))
+    found["file"] = pa.DictionaryArray.from_arrays(which, pa.array(names, pa.string()))
+    return pa.table(found)
+
+
+def _parquet(
+    file: File, source: Source, shape: Shape, header: Sequence[str] | None
+) -> pa.Table | None:
+    import pyarrow.parquet as pq
+
+    if source.options:
+        return None
+    with pq.ParquetFile(file.path.removeprefix("file://")) as opened:
+        schema = opened.schema_arrow
+        wanted = list(shape.all)
+        if len(set(schema.names)) < len(schema.names) or not set(wanted) <= set(schema.names):
+            return None
+        if any(key.startswith(_LEGACY) for key in schema.metadata or {}):
+            return None
+        if not all(_is_plain(schema.field(name).type) for name in wanted):
+            return None
+        return opened.read(columns=wanted)
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Return whether Spark reads such a column as the same values, of a type that Arrow has."""
+    is_ = pa.types
+    if is_.is_timestamp(type_):
+        return type_.unit in ("us", "ms") and type_.tz in (None, "UTC")
+    return any(
+        test(type_)
+        for test in (
+            is_.is_boolean, is_.is_signed_integer, is_.is_floating, is_.is_string, is_.is_date32,
+            is_.is_decimal128,
+        )
+    )  # fmt: skip
+
+
+def _csv(file: File, source: Source, shape: Shape, header: Sequence[str] | None) -> pa.Table | None:
+    from pyarrow import csv
+
+    separator = _separator(source.options)
+    path = Path(file.path.removeprefix("file://"))
+    if not separator or path.suffix.lower() in _COMPRESSED:
+        return None
+    data = path.read_bytes()
+    if any(sign in data for sign in _NOT_PLAIN) or not data or data[:1].isspace():
+        return None
+    names = list(shape.all if header is None else header)
+    wanted = list(shape.all)
+    if data.startswith(b"\xef\xbb\xbf") or len(set(names)) < len(names):
+        return None
+    if not set(wanted) <= set(names):
+        return None
+    table = csv.read_csv(
+        pa.BufferReader(data),
+        csv.ReadOptions(
+            column_names=names, skip_rows=0 if header is None else 1, block_size=_MOST_BYTES + 1
+        ),
+        csv.ParseOptions(delimiter=separator, quote_char=False, escape_char=False),
+        csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+        ),
+    )
+    return None if _has_blank_line(table) else table.select(wanted)
+
+
+def _separator(options: Mapping[str, str]) -> str:
+    """Return what separates values; empty if there are options that Arrow may not know."""
+    known = {key.lower(): value for key, value in options.items()}
+    known.pop("header", None)
+    separator = known.pop("sep", known.pop("delimiter", ","))
+    separator = {"\\t": "\t"}.get(separator, separator)
+    return separator if not known and len(separator) == 1 and separator.isascii() else ""
+
+
+def _has_blank_line(table: pa.Table) -> bool:
+    """Return whether a line is of blanks only: Spark passes over such lines."""
+    blank: Any = None
+    for column in table.columns:
+        trimmed = pc.fill_null(pc.utf8_trim_whitespace(column), "")
+        is_blank = pc.equal(pc.utf8_length(trimmed), 0)
+        blank = is_blank if blank is None else pc.and_(blank, is_blank)
+    return bool(pc.any(blank).as_py())
