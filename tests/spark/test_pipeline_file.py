@@ -86,8 +86,8 @@ def test_what_is_left_out_has_a_value(tmp_path: Path) -> None:
         ('program = "fraud.dl"', "", "[pipeline]: `program` is missing"),
         ('program = "fraud.dl"', 'program = "no.dl"', "[pipeline]: there is no program `"),
         ('placement = "auto"', 'placement = "drivr"', "did you mean `driver`?"),
-        ('placement = "auto"', 'placement = "sharded"', "placement `sharded` is not there yet"),
         ('placement = "auto"', 'placement = "relational"', "`relational` is not there yet"),
+        ("shards = 4", "shards = 0", "`shards` is 1 or more, not 0"),
         (
             'relation = "payment"',
             'relaton = "payment"',

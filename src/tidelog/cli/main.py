@@ -154,6 +154,10 @@ def explain(
     engine: Annotated[
         EngineName, typer.Option("--engine", help="The engine that would run it.")
     ] = EngineName.KERNEL,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", min=1, help="Also show where rows are in so many shards."),
+    ] = None,
 ) -> None:
     r"""Show how a program is computed: strata, how each is kept and why, and what joins need.
 
@@ -166,7 +170,7 @@ def explain(
     """
     from tidelog.cli.source import explain_program
 
-    explain_program(program, view, plans=plans, engine=engine.value)
+    explain_program(program, view, plans=plans, engine=engine.value, shards=shards)
 
 
 @app.command()

@@ -78,6 +78,29 @@ def run(
 
 
 @pipeline_commands.command()
+def rescale(
+    file: PipelineFile,
+    shards: Annotated[
+        int | None, typer.Option("--shards", help="How many shards; without it, one for each core.")
+    ] = None,
+    placement: Annotated[
+        PlacementName, typer.Option("--placement", help="Where the state goes: driver or sharded.")
+    ] = PlacementName.SHARDED,
+) -> None:
+    r"""Move the state of a pipeline between placements, and to another number of shards.
+
+    The pipeline must not be running. Views stay as they are. Spark is not started.
+
+    \b
+    tidelog pipeline rescale fraud.toml --shards 8
+    tidelog pipeline rescale fraud.toml --placement driver
+    """
+    from tidelog.cli.pipeline_run import rescale_pipeline
+
+    rescale_pipeline(file, placement.value, shards)
+
+
+@pipeline_commands.command()
 def check(file: PipelineFile) -> None:
     """Look for mistakes in a pipeline: its file, its program, and schemas. Spark is not started."""
     from tidelog.cli.pipeline_run import check_pipeline

@@ -6,17 +6,23 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from tidelog.cli.pipeline_progress import shown_epochs
-from tidelog.errors import DataError, UsageError
-from tidelog.spark.pipeline import Pipeline, check_placement
+from tidelog.errors import DataError
+from tidelog.logic.program import Program
+from tidelog.plan.sharding import Grid
+from tidelog.plan.sharding_search import on_grid
+from tidelog.plan.sharding_words import describe
+from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.pipeline_file import read_pipeline_file
 
 if TYPE_CHECKING:
     from tidelog.spark.pipeline_file import PipelineFile
+    from tidelog.spark.placements import Chosen
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -84,7 +90,13 @@ def check_pipeline(file: Path) -> None:
     if problems:
         raise DataError("\n".join(problems))
     counts = f"{_counted(len(spec.sources), 'source')}, {_counted(len(spec.sinks), 'sink')}"
-    print(f"{file}: fine ({counts}, placement {check_placement(spec.placement)})")
+    chosen = pipeline.chosen
+    print(f"{file}: fine ({counts}, placement {chosen.name})")
+    if chosen.why:
+        print(f"placement {chosen.name}: {chosen.why}")
+    if chosen.name == "sharded":
+        program = Program.load(spec.program)
+        print("\n".join(describe(program, on_grid(program, Grid(chosen.sides)))))
 
 
 def _counted(number: int, what: str) -> str:
@@ -98,22 +110,25 @@ def show_status(file: Path) -> None:
         print(line)
 
 
+def rescale_pipeline(file: Path, placement: str, shards: int | None) -> None:
+    """Move the state of a pipeline, and say so."""
+    from tidelog.spark.rescaling import rescale
+
+    spec = read_pipeline_file(file)
+    print(f"{spec.name}: {rescale(spec, placement, shards)}")
+
+
 def _status(spec: PipelineFile) -> Iterator[str]:
-    from tidelog.engine.reader import DatabaseReader
-    from tidelog.spark.placement_driver import COUNTS, OFFSETS
+    from tidelog.spark.placements import found
     from tidelog.spark.sources import FileSource
 
     pipeline = Pipeline.from_file(spec)
-    try:
-        reader = DatabaseReader(spec.state / "database")
-    except UsageError:
+    there = found(spec.state)
+    if there is None:
         yield f"{spec.name}: no epoch yet"
         return
-    yield f"{spec.name}: epoch {reader.epoch}"
-    counts = {row[0]: row[1:] for row in reader.view(COUNTS)}
-    offsets: dict[str, dict[str, str]] = {}
-    for source, item, mark in reader.view(OFFSETS):
-        offsets.setdefault(source, {})[item] = mark
+    epoch, offsets, counts = _read_sharded(there) if there.sides else _read_database(there)
+    yield f"{spec.name}: epoch {epoch}"
     for source in pipeline.sources:
         received, accepted, quarantined = counts.get(source.name, (0, 0, 0))
         line = (
@@ -127,3 +142,27 @@ def _status(spec: PipelineFile) -> Iterator[str]:
     for sink in pipeline.sinks:
         behind = "nothing written" if sink.epoch is None else f"written up to epoch {sink.epoch}"
         yield f"sink {sink.name}: {behind}"
+
+
+_Remembered = tuple[int, dict[str, dict[str, str]], dict[str, tuple[int, ...]]]
+
+
+def _read_database(there: Chosen) -> _Remembered:
+    from tidelog.engine.reader import DatabaseReader
+    from tidelog.spark.placement_driver import COUNTS, OFFSETS
+
+    reader = DatabaseReader(there.folder)
+    counts = {row[0]: row[1:] for row in reader.view(COUNTS)}
+    offsets: dict[str, dict[str, str]] = {}
+    for source, item, mark in reader.view(OFFSETS):
+        offsets.setdefault(source, {})[item] = mark
+    return reader.epoch, offsets, counts
+
+
+def _read_sharded(there: Chosen) -> _Remembered:
+    from tidelog.spark.shard_manifest import Epochs
+
+    epochs = Epochs(there.folder)
+    last = epochs.read(epochs.numbers()[-1])
+    offsets, counts = epochs.memory(last)
+    return last.epoch, offsets, {source: astuple(count) for source, count in counts.items()}

@@ -26,7 +26,9 @@ def check_program(path: Path) -> None:
     print(f"{path}: fine ({', '.join(counts)})")
 
 
-def explain_program(path: Path, view: str | None, *, plans: bool, engine: str) -> None:
+def explain_program(
+    path: Path, view: str | None, *, plans: bool, engine: str, shards: int | None = None
+) -> None:
     """Print how the program at `path` would be computed by an engine."""
     from tidelog.engine.explain import explain
     from tidelog.errors import did_you_mean
@@ -42,6 +44,11 @@ def explain_program(path: Path, view: str | None, *, plans: bool, engine: str) -
 
         details = details_without_data(program)
     print(explain(program, engine, view, details, plans=plans))
+    if shards is not None:
+        from tidelog.plan.sharding_search import shard
+        from tidelog.plan.sharding_words import describe
+
+        print("\n".join(describe(program, shard(program, shards))))
 
 
 def format_programs(paths: list[Path], *, check_only: bool, to_stdout: bool) -> None:

@@ -108,16 +108,23 @@ class KernelEngine:
     # --- the first evaluation ---
 
     def _load(self, given: Mapping[str, Iterable[Row]]) -> None:
-        start = time.perf_counter()
-        catalog = self._catalog
-        catalog.meter.start()
         encoded = {}
+        given_facts = {}
         for name in self._program.relations:
             rows = given.get(name, ())
             stated = self._facts.get(name)
-            self._given_facts[name] = stated.intersection(rows) if stated else set()
+            given_facts[name] = stated.intersection(rows) if stated else set()
             encoded[name] = self._encode(name, chain(rows, stated) if stated else rows)
-            catalog.fit(name, encoded[name])
+        self.load(encoded, given_facts)
+
+    def load(self, encoded: Mapping[str, Array], given_facts: dict[str, set[Row]]) -> None:
+        """Evaluate the program on given rows, as columns of ordinals, stated ones among them."""
+        start = time.perf_counter()
+        catalog = self._catalog
+        catalog.meter.start()
+        self._given_facts = given_facts
+        for name, ordinals in encoded.items():
+            catalog.fit(name, ordinals)
         self._fit_constants()
         catalog.relayout()
         for name, ordinals in encoded.items():
@@ -240,6 +247,12 @@ class KernelEngine:
             layers,
         )
         return Effects(effects, {name: rows for name, rows in ignored.items() if rows})
+
+    def change(self, encoded: Mapping[str, tuple[Array, Array]]) -> tuple[LayerReport, ...]:
+        """Commit one epoch of given rows, as columns of ordinals, none of which is stated."""
+        with Interrupts() as interrupts:
+            self._catalog.meter.interrupts = interrupts
+            return self._keep(encoded, self._given_facts)[1]
 
     def replay(
         self, encoded: Mapping[str, tuple[Array, Array]], given_facts: dict[str, set[Row]]

@@ -25,8 +25,8 @@ from tidelog.spark.sources import Part, first_line
 
 def gather(parts: Sequence[Part]) -> list[pa.Table]:
     """Return the rows of each part, in the shape of `envelopes.encode`."""
-    to_compute = [part for part in parts if part.table is None]
-    computed = iter(_computed([part.frame for part in to_compute]))
+    parts = [part if part.make is None else part.make() for part in parts]
+    computed = iter(_computed([part.frame for part in parts if part.table is None]))
     return [next(computed) if part.table is None else part.table for part in parts]
 
 

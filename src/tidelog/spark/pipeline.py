@@ -18,19 +18,16 @@ from typing import Any
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.logic.program import Program
 from tidelog.spark.checking import BadRow, Checked
-from tidelog.spark.declared import Sink, Source, named, one_of
+from tidelog.spark.declared import Sink, Source, named
 from tidelog.spark.gathering import gather
 from tidelog.spark.netting import difference, net
 from tidelog.spark.pipeline_file import PipelineFile, read_pipeline_file
 from tidelog.spark.placement_driver import Applied, Changes, Count, DriverPlacement, with_memory
+from tidelog.spark.placement_sharded import ShardedPlacement
+from tidelog.spark.placements import Placement, choose
 from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.sinks import SinkRun, SinkState, writer
 from tidelog.spark.sources import Batch, FileSource, FrameSource, PolledSource, polled
-
-_NOT_YET = {
-    "sharded": "placement `sharded` is not there yet",
-    "relational": "placement `relational` is not there yet",
-}
 
 
 @dataclass(frozen=True)
@@ -70,13 +67,16 @@ class Pipeline:
         sinks: Sequence[Sink] = (),
         name: str = "pipeline",
         placement: str = "auto",
+        shards: int | None = None,
         on_program_change: str = "refuse",
         retain_epochs: int = 1000,
     ) -> None:
         self.name = name
-        self.placement = check_placement(placement)
-        self._program = with_memory(_checked(program))
+        self._own_program = _checked(program)
+        self._program = with_memory(self._own_program)
         self._state = Path(state)
+        self.chosen = choose(self._own_program, self._state, placement, shards, sources)
+        self.placement = self.chosen.name
         self._settings = (on_program_change, retain_epochs)
         self._sources = self._polled_sources(sources)
         names = named([s.name or f"{s.view}-{s.what}-{s.format}" for s in sinks])
@@ -88,7 +88,7 @@ class Pipeline:
                 SinkRun(sink_name, writer(sink, relation, self._program.records), wrote)
             )
         self._quarantine = Quarantine(self._state / "quarantine")
-        self._placement: DriverPlacement | None = None
+        self._placement: Placement | None = None
         self._stop = threading.Event()
 
     @staticmethod
@@ -103,6 +103,7 @@ class Pipeline:
                 sinks=spec.sinks,
                 name=spec.name,
                 placement=placement or spec.placement,
+                shards=spec.shards,
                 on_program_change=spec.on_program_change,
                 retain_epochs=spec.retain_epochs,
             )
@@ -139,7 +140,17 @@ class Pipeline:
     @property
     def database(self) -> Any:
         """The database with the views; there is one after the first epoch."""
-        return self._opened().database
+        placement = self._opened()
+        if not isinstance(placement, DriverPlacement):
+            raise UsageError(
+                "a sharded pipeline has no database in one place\n  help: `table` gives a view"
+            )
+        return placement.database
+
+    def table(self, view: str) -> Any:
+        """Return the rows of a view as an Arrow table."""
+        self._relation(view, "question", "view")
+        return self._opened().table(view)
 
     @property
     def epoch(self) -> int:
@@ -212,6 +223,7 @@ class Pipeline:
     def start(self, spark: Any) -> None:
         """Open the state, and bring the sinks to its last epoch."""
         placement = self._opened()
+        placement.start(spark)
         self._quarantine.remove_from(placement.epoch + 1)
         for sink in self._sinks:
             sink.start(spark)
@@ -249,6 +261,10 @@ class Pipeline:
         if not batches:
             return None
         placement = self._opened()
+        if isinstance(placement, ShardedPlacement) and placement.takes(batches):
+            applied, changes, _ = placement.apply_files(batches)
+            written = sum(sink.catch_up(placement, tables=with_tables) for sink in self._sinks)
+            return _done(changes, applied, written, [batch for _, batch in batches], begun)
         gathered = iter(gather([part for _, batch in batches for part in batch.parts]))
         changes = Changes()
         bad: dict[str, list[BadRow]] = {}
@@ -294,11 +310,19 @@ class Pipeline:
             for sink in self._sinks:
                 sink.catch_up(placement)
 
-    def _opened(self) -> DriverPlacement:
+    def _opened(self) -> Placement:
         if self._placement is None:
-            self._placement = DriverPlacement(
-                self._program, self._state / "database", *self._settings
-            )
+            chosen, (on_program_change, retain_epochs) = self.chosen, self._settings
+            if chosen.name == "sharded":
+                views = [sink.view for sink in self._sinks]
+                self._placement = ShardedPlacement(
+                    self._own_program, chosen.folder, chosen.sides, retain_epochs, views,
+                    self._quarantine.write,
+                )  # fmt: skip
+            else:
+                self._placement = DriverPlacement(
+                    self._program, chosen.folder, on_program_change, retain_epochs
+                )
         return self._placement
 
     def close(self) -> None:
@@ -332,14 +356,6 @@ def _done(
         time.time() - min(oldest) if oldest else None,
         time.perf_counter() - begun,
     )
-
-
-def check_placement(placement: str) -> str:
-    """Return the placement that is chosen; raise UsageError for one that cannot be."""
-    one_of("placement", placement, ("auto", "driver", "sharded", "relational"))
-    if placement in _NOT_YET:
-        raise UsageError(f'{_NOT_YET[placement]}\n  help: placement = "driver"')
-    return "driver"
 
 
 def _checked(program: str | Path | Program) -> Program:

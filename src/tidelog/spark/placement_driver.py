@@ -6,7 +6,7 @@ program. So one commit makes both durable, rows and offsets, or neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,12 @@ class DriverPlacement:
     name = "driver"
 
     def __init__(
-        self, program: Program, folder: Path, on_program_change: str, retain_epochs: int
+        self,
+        program: Program,
+        folder: Path,
+        on_program_change: str,
+        retain_epochs: int,
+        first_epoch: int = 0,
     ) -> None:
         self._program = program
         self._folder = folder
@@ -93,6 +98,7 @@ class DriverPlacement:
             "path": folder,
             "on_program_change": on_program_change,
             "retain_epochs": retain_epochs,
+            "_first_epoch": first_epoch,
         }
         self._database: Database | None = None
         self._offsets: dict[str, dict[str, str]] = {}
@@ -121,6 +127,10 @@ class DriverPlacement:
     def offsets(self, source: str) -> Mapping[str, str]:
         """Return the committed offsets of a source, by item."""
         return self._offsets.get(source, {})
+
+    def all_offsets(self) -> dict[str, Mapping[str, str]]:
+        """Return the committed offsets of all sources."""
+        return dict(self._offsets)
 
     def counts(self) -> Mapping[str, Count]:
         """Return how many rows of each source there were in all epochs."""
@@ -185,6 +195,13 @@ class DriverPlacement:
             if known is not None:
                 sums[1].add((source, *astuple(known)))
         return {OFFSETS: (more, less), COUNTS: sums}
+
+    def start(self, spark: Any) -> None:
+        """Do without Spark: the database is here."""
+
+    def rows(self, view: str) -> Iterable[Row]:
+        """Return the rows of a view."""
+        return self.database.view(view)
 
     def table(self, view: str) -> pa.Table:
         """Return the rows of a view."""

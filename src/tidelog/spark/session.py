@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,11 @@ def open_session(
         provide_java()
         master = master or LOCAL
         builder = builder.master(master)
+        if "NUMBA_CACHE_DIR" in os.environ:  # executors keep what they compile there, too
+            chosen["spark.executorEnv.NUMBA_CACHE_DIR"] = os.environ["NUMBA_CACHE_DIR"]
         if master.startswith("local"):
+            # Workers are Pythons of this machine: this one, which has the package.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             quiet = Path(__file__).with_name("log4j2.properties")
             chosen |= {**_LOCAL_SETTINGS, _JAVA: f"-Dlog4j2.configurationFile={quiet.as_uri()}"}
     for key, value in (settings or {}).items():

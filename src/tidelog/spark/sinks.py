@@ -32,7 +32,7 @@ from tidelog.spark.listing import is_local
 
 if TYPE_CHECKING:
     from tidelog.engine.view import Change
-    from tidelog.spark.placement_driver import DriverPlacement
+    from tidelog.spark.placements import Placement
 
 OP, EPOCH = "op", "epoch"
 
@@ -256,6 +256,11 @@ class SinkRun:
         self.name, self._writer, self._state = name, writer, state
 
     @property
+    def view(self) -> str:
+        """The view that goes here."""
+        return self._writer.spec.view
+
+    @property
     def epoch(self) -> int | None:
         """The last epoch that is written."""
         return self._state.epoch
@@ -271,14 +276,14 @@ class SinkRun:
         if self._state.other_program or not self._writer.is_there:
             self._state.epoch = None
 
-    def catch_up(self, placement: DriverPlacement, *, tables: bool = True) -> int:
+    def catch_up(self, placement: Placement, *, tables: bool = True) -> int:
         """Write what the sink lacks; return the number of rows. Tables can wait for later."""
         spec = self._writer.spec
         if spec.what == "table":
             return self._table(placement) if tables else 0
         return self._changes(placement)
 
-    def _table(self, placement: DriverPlacement) -> int:
+    def _table(self, placement: Placement) -> int:
         epoch, view = placement.epoch, self._writer.spec.view
         if self._state.epoch == epoch:
             return 0
@@ -293,7 +298,7 @@ class SinkRun:
         self._state.wrote(epoch)
         return rows
 
-    def _changes(self, placement: DriverPlacement) -> int:
+    def _changes(self, placement: Placement) -> int:
         epoch, view = placement.epoch, self._writer.spec.view
         known = self._state.epoch
         if known == epoch:

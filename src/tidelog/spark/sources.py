@@ -40,6 +40,10 @@ class Part:
     table: Any = None
     ranks: Mapping[str, int] = field(default_factory=dict)
     drift: str = ""
+    files: Sequence[File] = ()
+    """The files that have the rows, in the order in which they are meant, if there are files."""
+    make: Callable[[], Part] | None = None
+    """Makes the part, where that can wait: whoever reads the files needs none."""
 
 
 @dataclass
@@ -137,14 +141,32 @@ class FileSource(PolledSource):
         groups = self._by_schema(taken, spark)
         groups.sort(key=lambda group: ranks[group[0].name])  # the first file decides if all fits
         for group in groups:
-            table = self._read_here(group, spark)
-            if table is None:
-                frame = self._frame(group, spark)
-                parts.append(self._part(frame, started, where=group[0].path, ranks=ranks))
-            else:
-                parts.append(Part(table=table, ranks=ranks))
+            part = self._later(group, spark, ranks) or self._now(group, spark, started, ranks)
+            part.files = sorted(group, key=lambda file: ranks[file.name])
+            parts.append(part)
             started = True
         return Batch(parts, marks, waiting, oldest=min(file.time for file in taken))
+
+    def _later(self, files: list[File], spark: Any, ranks: Mapping[str, int]) -> Part | None:
+        """Return a part that is made when it is asked for, if its schema is known to fit."""
+        simple = self.spec.format == "parquet" and self.spec.mode in ("append", "changes")
+        if not simple or not is_local(files[0].path):
+            return None
+        schema = parquet_schema(files[0])
+        if schema is None:
+            return None
+        types = {column.name: arrow_type_name(column.type) for column in schema}
+        if check_schema(types, self.shape, self.spec.mode, self.relation, self.reading.time_unit):
+            return None
+
+        return Part(ranks=ranks, make=lambda: self._now(files, spark, True, ranks))
+
+    def _now(self, files: list[File], spark: Any, started: bool, ranks: Mapping[str, int]) -> Part:
+        """Return the rows of files: read here, or as a frame for Spark to read."""
+        table = self._read_here(files, spark)
+        if table is not None:
+            return Part(table=table, ranks=ranks)
+        return self._part(self._frame(files, spark), started, where=files[0].path, ranks=ranks)
 
     def describe(self, offsets: Mapping[str, str]) -> str:
         """Say how many files were taken and how many wait, as far as can be told without Spark."""

@@ -1,0 +1,25 @@
+"""A cluster on this machine, a part of which is killed in mid-epoch: nothing is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("kind", ["standalone", "local-cluster"])
+def test_a_part_of_a_cluster_is_killed(kind: str, tmp_path: Path) -> None:
+    import tidelog
+
+    paths = [str(Path(tidelog.__file__).parents[1]), str(ROOT)]  # Spark's workers look there, too
+    done = subprocess.run(
+        [sys.executable, "tests/spark/clustering.py", kind, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=1200,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    print(done.stdout, done.stderr[-4000:])
+    assert done.returncode == 0
+    assert "nothing is lost" in done.stdout

@@ -1,0 +1,106 @@
+"""The same programs and epochs on the kernel, on driver and on sharded: all as the reference says.
+
+Each pipeline is given the changes of an epoch as rows, below its sources: those have tests of their
+own. TIDELOG_SEED sets the first seed, TIDELOG_PROGRAMS how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+import tidelog
+from tests.generators.programs import RandomCase, check_cases, random_case, seed_blocks
+from tests.maintain.shapes import SHAPES
+from tidelog.engine.kernel import KernelEngine
+from tidelog.logic.program import Program
+from tidelog.plan import order
+from tidelog.plan.sharding import NotSharded
+from tidelog.plan.sharding_search import shard
+from tidelog.reference import evaluate
+from tidelog.spark.placement_driver import Changes, DriverPlacement, with_memory
+from tidelog.spark.placement_sharded import ShardedPlacement
+
+PROGRAMS = max(1, int(os.environ.get("TIDELOG_PROGRAMS", "500")) // 100)
+SHARDS = (1, 2, 5)
+Contents: TypeAlias = Mapping[str, frozenset[Any]]
+Net: TypeAlias = dict[str, tuple[set[Any], set[Any]]]
+
+
+class Suite:
+    """Runs each case in all placements, one after the other."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self._numbers = iter(range(10**6))
+        self.epochs = 0
+
+    def check(self, case: RandomCase) -> None:
+        program = Program.parse(case.program)
+        given = list(case.states())
+        try:
+            expected = [evaluate(program, state) for state in given]
+        except tidelog.DataError:
+            return  # what fails is compared in test_sharded_state.py
+        for where, placement in self._placements(program):
+            before: Contents = dict.fromkeys(program.relations, frozenset())
+            for number, (state, after) in enumerate(zip(given, expected, strict=True)):
+                placement.apply(
+                    Changes(
+                        {name: set(rows - before[name]) for name, rows in state.items()},
+                        {name: set(before[name] - rows) for name, rows in state.items()},
+                    )
+                )
+                self.epochs += 1
+                for name in program.relations:
+                    if number:
+                        old = expected[number - 1][name]
+                        net = (set(after[name] - old), set(old - after[name]))
+                        found = (set(), set())  # type: tuple[set[Any], set[Any]]
+                        for _, change in placement.changes(name, placement.epoch - 1):
+                            found = (set(change.inserted), set(change.deleted))
+                        assert found == net, f"changes of {name} in epoch {number}, {where}"
+                before = state
+            for name in program.relations:
+                assert set(placement.rows(name)) == expected[-1][name], f"{name}, {where}"
+            placement.close()
+        kernel = KernelEngine(program, given[0])
+        for old, new in pairwise(given):
+            kernel.apply(
+                {name: new[name] - old[name] for name in new},
+                {name: old[name] - new[name] for name in new},
+            )
+        assert all(kernel.rows(name) == rows for name, rows in expected[-1].items())
+
+    def _placements(
+        self, program: Program
+    ) -> Iterator[tuple[str, DriverPlacement | ShardedPlacement]]:
+        folder = self._folder / str(next(self._numbers))
+        yield "driver", DriverPlacement(with_memory(program), folder / "driver", "refuse", 100)
+        for shards in SHARDS:
+            sharding = shard(program, shards)
+            if not isinstance(sharding, NotSharded):
+                placement = ShardedPlacement(
+                    program, folder / str(shards), sharding.grid.sides, 100, program.relations
+                )
+                placement.start(self._spark)
+                yield f"{shards} shards", placement
+
+
+def test_all_placements_agree(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_STATES", 40)
+    suite = Suite(spark, tmp_path)
+    (seeds,) = seed_blocks(PROGRAMS, PROGRAMS, offset=73_000)
+    shapes = SHAPES[:4]  # without programs that fail
+    check_cases(
+        seeds,
+        suite.check,
+        lambda seed: random_case(seed, replace(shapes[seed % 4], epochs=(2, 2))),
+    )
+    assert suite.epochs >= 3 * PROGRAMS

@@ -1,0 +1,217 @@
+"""The sharded placement without Spark: random histories, reopened, staged and late, are exact."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog
+from tests.generators.programs import RandomCase, check_cases, random_case, seed_blocks
+from tests.maintain.shapes import SHAPES
+from tidelog.engine import shard_state
+from tidelog.errors import StateError, UsageError
+from tidelog.logic.program import Program
+from tidelog.plan import order
+from tidelog.plan.sharding import NotSharded
+from tidelog.plan.sharding_search import shard
+from tidelog.reference import evaluate
+from tidelog.spark import placement_sharded, shard_task
+from tidelog.spark.placement_driver import Changes, Count
+from tidelog.spark.placement_sharded import ShardedPlacement
+
+PROGRAMS = int(os.environ.get("TIDELOG_PROGRAMS", "500")) // 25
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    shard_task._kept.clear()
+    yield
+    shard_task._kept.clear()
+
+
+class Histories:
+    """Runs cases through a placement; `forget` says when shards in memory are lost."""
+
+    def __init__(self, folder: Path, forget: int) -> None:
+        self._folder, self._forget = folder, forget
+        self._numbers = iter(range(10**6))
+        self.epochs = 0
+
+    def check(self, case: RandomCase) -> None:
+        program = Program.parse(case.program)
+        sharding = shard(program, (1, 2, 5)[case.seed % 3])
+        if isinstance(sharding, NotSharded):
+            return
+        folder = self._folder / str(next(self._numbers))
+        views = list(program.relations)
+
+        def opened() -> ShardedPlacement:
+            return ShardedPlacement(program, folder, sharding.grid.sides, 1000, views)
+
+        placement = opened()
+        before: Mapping[str, Any] = {}
+        given: Mapping[str, Any] = dict.fromkeys(views, frozenset())
+        contents: dict[int, Mapping[str, Any]] = {}
+        number = 0
+        for state in case.states():
+            number += 1
+            changes = Changes(
+                {name: set(rows - given[name]) for name, rows in state.items()},
+                {name: set(given[name] - rows) for name, rows in state.items()},
+                {"source": {f"file{number}": "x"}},
+                {"source": Count(2, 1, 1)},
+            )
+            try:
+                after = evaluate(program, state)
+            except tidelog.DataError:
+                epoch = placement.epoch
+                with pytest.raises(tidelog.DataError):
+                    placement.apply(changes)
+                assert placement.epoch == epoch
+                if not before:
+                    placement.close()
+                    return
+                continue
+            placement.apply(changes)
+            self.epochs += 1
+            before, given = after, state
+            contents[placement.epoch] = after
+            if number % self._forget == 0:
+                shard_task._kept.clear()
+            if number % 3 == 0:
+                placement.close()
+                placement = opened()
+            for name, rows in after.items():
+                assert placement.rows(name) == rows, f"rows of {name}, epoch {number}"
+                assert placement.given(name) == state[name]
+        assert placement.counts()["source"] == Count(
+            2 * len(contents), len(contents), len(contents)
+        )
+        assert len(placement.offsets("source")) == len(contents)
+        self._compare_changes(placement, contents)
+        placement.close()
+
+    def _compare_changes(
+        self, placement: ShardedPlacement, contents: Mapping[int, Mapping[str, Any]]
+    ) -> None:
+        for name, since in product(contents[0], sorted(contents)[:3]):
+            found = {
+                epoch: (set(change.inserted), set(change.deleted))
+                for epoch, change in placement.changes(name, since)
+            }
+            expected = {}
+            for epoch in range(since + 1, max(contents) + 1):
+                old, new = contents[epoch - 1][name], contents[epoch][name]
+                if old != new:
+                    expected[epoch] = (new - old, old - new)
+            assert found == expected, f"changes of {name} since {since}"
+            # A scattered view can have changed in some shard, and yet be the same.
+            if expected or not placement.sharding.shown[name].is_scattered:
+                assert placement.unchanged(name, since) == (not expected)
+
+
+@pytest.mark.parametrize("way", ["sent", "read"])
+def test_random_histories(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_STATES", 40)
+    monkeypatch.setattr(shard_state, "_LEAST_LOG", 600)  # snapshots all the time
+    if way == "read":
+        monkeypatch.setattr(placement_sharded, "_SENT", -1)
+    histories = Histories(tmp_path, forget=2 if way == "sent" else 3)
+    (seeds,) = seed_blocks(PROGRAMS, PROGRAMS, offset=71_000 if way == "sent" else 72_000)
+    check_cases(
+        seeds,
+        histories.check,
+        lambda seed: random_case(
+            seed, replace(SHAPES[seed % len(SHAPES)], epochs=(6, 6), nullary=0.1 * (way == "sent"))
+        ),
+    )
+    assert histories.epochs > 2 * PROGRAMS
+
+
+PROGRAM = Program.parse(
+    ".decl a(k: number, x: symbol)\n.decl b(k: number)\n.decl v(k: number, n: number)\n"
+    "v(k, n) :- b(k), n = count : { a(k, _) }.\n"
+)
+
+
+def rows(*numbers: int) -> Changes:
+    return Changes({"a": {(n, f"s{n}") for n in numbers}, "b": {(n,) for n in numbers}})
+
+
+def test_what_was_not_committed_has_not_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+    placement.apply(rows(1, 2, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardedPlacement, "_commit", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            placement.apply(rows(4, 5))
+    assert placement.rows("v") == {(n, 1) for n in (1, 2, 3)}
+    placement.apply(rows(6, 7))
+    assert placement.rows("v") == {(n, 1) for n in (1, 2, 3, 6, 7)}
+    placement.close()
+    shard_task._kept.clear()
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+    assert placement.rows("v") == {(n, 1) for n in (1, 2, 3, 6, 7)}
+    placement.close()
+
+
+def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+    with pytest.raises(StateError, match="is open for writing"):
+        ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+    placement.apply(rows(1))
+    last = placement._last
+    assert last is not None
+    with pytest.raises(StateError, match=r"epoch 0 .* was committed by another process"):
+        placement._epochs.commit(last)
+    placement.close()
+
+
+def test_files_that_are_damaged_are_noticed(tmp_path: Path) -> None:
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+    placement.apply(rows(*range(20)))
+    placement.apply(rows(30, 31, 32, 33))
+    placement.close()
+    shard_task._kept.clear()
+    record = next((tmp_path / "shards" / "0").glob("epoch-*"))
+    data = bytearray(record.read_bytes())
+    data[60] ^= 1
+    record.write_bytes(data)
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+    with pytest.raises(StateError, match="is damaged"):
+        placement.rows("v")
+    placement.close()
+    epoch = tmp_path / "epochs" / "000000000001.json"
+    epoch.write_bytes(epoch.read_bytes().replace(b"shards", b"shbrds"))
+    with pytest.raises(StateError, match="is damaged"):
+        ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+
+
+def test_old_epochs_and_their_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_state, "_LEAST_LOG", 1)
+    monkeypatch.setattr(placement_sharded, "_CLEAN", 4)
+    monkeypatch.setattr("tidelog.spark.shard_manifest._EVERY", 3)
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 2, ["v"])
+    for n in range(21):
+        changes = rows(n)
+        changes.marks["s"] = {f"f{n}": "x"}
+        placement.apply(changes)
+    assert len(placement._epochs.numbers()) <= 6
+    assert sum(1 for _ in (tmp_path / "changes").iterdir()) <= 6
+    assert sum(1 for _ in (tmp_path / "memory").iterdir()) <= 2
+    assert sum(1 for _ in (tmp_path / "shards" / "0").iterdir()) < 25
+    with pytest.raises(UsageError, match="is not kept any more"):
+        list(placement.changes("v", 3))
+    placement.close()
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 2, ["v"])
+    assert len(placement.offsets("s")) == 21
+    assert placement.rows("v") == {(n, 1) for n in range(21)}
+    placement.close()
