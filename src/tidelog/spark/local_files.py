@@ -1,9 +1,9 @@
 """Small files of this machine, read by Arrow: the same rows as by Spark, without a job.
 
 A job costs tens of milliseconds, however few rows it reads; the rows of an epoch come to the driver
-in any case. So a few megabytes of Parquet or CSV are read right here. Only what both read alike is:
-for every option, type or sign on which they might differ this returns None, and Spark reads. What
-is wrong with a file is Spark's to say as well.
+in any case. So a few megabytes of Parquet, CSV or JSON are read right here. Only what both read
+alike is: for every option, type or sign on which they might differ this returns None, and Spark
+reads. What is wrong with a file is Spark's to say as well.
 """
 
 from __future__ import annotations
@@ -22,31 +22,44 @@ from tidelog.spark.checking import arrow_type_name, check_schema
 from tidelog.spark.declared import Source
 from tidelog.spark.envelopes import Shape
 from tidelog.spark.listing import File, is_local
+from tidelog.values.types import Kind
 
 _MOST_BYTES = 64 << 20
 _COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 _NOT_PLAIN = (b'"', b"\\", b"\r", b"\0")  # quotes, escapes, other ends of lines
+_JSON_TYPES = {Kind.NUMBER: pa.int64(), Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_()}
+"""How values are written that are no texts there."""
 _LEGACY = b"org.apache.spark.legacy"  # files with dates of another calendar say so
 
 
 def read_here(
-    files: Sequence[File], source: Source, shape: Shape, header: Sequence[str] | None
+    files: Sequence[File],
+    source: Source,
+    shape: Shape,
+    relation: Relation,
+    header: Sequence[str] | None,
 ) -> pa.Table | None:
     """Return the rows of files of one schema, in the shape of `envelopes.encode`, in their order.
 
     `header` has the columns of CSV files in which they are named. None means: Spark has to read.
     """
+    kinds = {name: c.type.kind for name, c in zip(shape.columns, relation.columns, strict=True)}
     if not all(is_local(file.path) for file in files) or source.mode == "debezium":
         return None
     if sum(file.size for file in files) > _MOST_BYTES or not shape.columns:
         return None
-    read = {"parquet": _parquet, "csv": _csv}.get(source.format)
-    if read is None:
-        return None
     tables = []
     for number, file in enumerate(files):
         try:
-            table = read(file, source, shape, header)
+            match source.format:
+                case "parquet":
+                    table = _parquet(file, source, shape)
+                case "csv":
+                    table = _csv(file, source, shape, header)
+                case "json":
+                    table = _json(file, source, shape, kinds)
+                case _:
+                    return None
         except (pa.ArrowException, OSError, UnicodeDecodeError):
             return None
         if table is None:
@@ -72,9 +85,7 @@ def _encoded(table: pa.Table, shape: Shape, names: list[str], number: int) -> pa
     return pa.table(found)
 
 
-def _parquet(
-    file: File, source: Source, shape: Shape, header: Sequence[str] | None
-) -> pa.Table | None:
+def _parquet(file: File, source: Source, shape: Shape) -> pa.Table | None:
     import pyarrow.parquet as pq
 
     if source.options:
@@ -108,11 +119,9 @@ def _is_plain(type_: pa.DataType) -> bool:
 def _csv(file: File, source: Source, shape: Shape, header: Sequence[str] | None) -> pa.Table | None:
     from pyarrow import csv
 
-    separator = _separator(source.options)
-    path = Path(file.path.removeprefix("file://"))
-    if not separator or path.suffix.lower() in _COMPRESSED:
+    separator, data = _separator(source.options), _bytes_of(file)
+    if not separator or data is None:
         return None
-    data = path.read_bytes()
     if any(sign in data for sign in _NOT_PLAIN) or not data or data[:1].isspace():
         return None
     names = list(shape.all if header is None else header)
@@ -134,6 +143,43 @@ def _csv(file: File, source: Source, shape: Shape, header: Sequence[str] | None)
         ),
     )
     return None if _has_blank_line(table) else table.select(wanted)
+
+
+def _json(file: File, source: Source, shape: Shape, kinds: Mapping[str, Kind]) -> pa.Table | None:
+    """Read one object a line, of which nothing is missing and every value has its type.
+
+    Each line is an object of its own if there is a bracket on both sides of each end of a line, and
+    there are no more objects than lines: what is in brackets cannot be cut there.
+    """
+    from pyarrow import json
+
+    data = _bytes_of(file)
+    if data is None or source.options or not data.startswith(b"{") or b"\\u" in data:
+        return None
+    if b"\r" in data or b"\0" in data or len(set(shape.all)) < len(shape.all):
+        return None
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    if data.count(b"}\n{") != lines - 1 or not data.endswith((b"}", b"}\n")):
+        return None
+    data.decode()  # Arrow would not notice
+    types = {name: _JSON_TYPES.get(kinds.get(name, Kind.SYMBOL)) for name in shape.all}
+    table = json.read_json(
+        pa.BufferReader(data),
+        json.ReadOptions(block_size=len(data) + 1, use_threads=False),
+        json.ParseOptions(
+            explicit_schema=pa.schema({name: t or pa.string() for name, t in types.items()}),
+            unexpected_field_behavior="ignore",
+        ),
+    )
+    if table.num_rows != lines or any(column.null_count for column in table.columns):
+        return None
+    return table.select(list(shape.all))
+
+
+def _bytes_of(file: File) -> bytes | None:
+    """Return what is in a file of text; None if it is compressed."""
+    path = Path(file.path.removeprefix("file://"))
+    return None if path.suffix.lower() in _COMPRESSED else path.read_bytes()
 
 
 def _separator(options: Mapping[str, str]) -> str:

@@ -239,7 +239,7 @@ class FileSource(PolledSource):
         header = None
         if self.spec.format == "csv" and self._has_header():
             header = self.signature(files[0], spark).split("\0")
-        table = read_here(files, self.spec, self.shape, header)
+        table = read_here(files, self.spec, self.shape, self.relation, header)
         if table is not None and not fits_here(table, self.spec, self.shape, self.relation):
             return None  # Spark calls types by other names: it has to say what is wrong
         return table
