@@ -95,7 +95,13 @@ def contents(folder: Folder) -> dict[str, Any]:
     return found
 
 
-def main(parent: Path, remote: str, seed: int, kills: int) -> None:
+PLACEMENTS: dict[str, dict[str, Any]] = {
+    "driver": {},
+    "sharded": {"placement": "sharded", "shards": 2},
+}
+
+
+def main(parent: Path, remote: str, seed: int, kills: int, placement: str) -> None:
     rng = Random(seed)
     tidelog.Database(PROGRAM, facts={"edge": [(1, 2)]})  # loads the kernels
     killed, rounds = 0, 0
@@ -104,6 +110,7 @@ def main(parent: Path, remote: str, seed: int, kills: int) -> None:
         files_seed = rng.randrange(10**9)
         calm, shaken = (Folder(parent / f"{name}{rounds}") for name in ("calm", "shaken"))
         for folder in (calm, shaken):
+            folder.placement = PLACEMENTS[placement]
             fill(folder, Random(files_seed))
         begun = time.perf_counter()
         assert in_child(calm, remote, None)
@@ -121,4 +128,4 @@ def main(parent: Path, remote: str, seed: int, kills: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

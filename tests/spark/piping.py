@@ -28,6 +28,7 @@ class Folder:
 
     def __init__(self, path: Path, program: str = PROGRAM) -> None:
         self.path = path
+        self.placement: dict[str, Any] = {}
         self.program = program
         self.views = ["reach", "reaches"] if program is PROGRAM else []
 
@@ -54,6 +55,7 @@ class Folder:
             state=self.path / "state",
             sources=sources,
             sinks=self.sinks() if sinks is None else sinks,
+            **self.placement,
         )
 
     def run(

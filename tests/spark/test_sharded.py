@@ -29,17 +29,9 @@ def nothing_kept() -> Iterator[None]:
 class Sharded(Folder):
     """A folder whose pipelines are sharded."""
 
-    shards: int | None = 2
-
-    def pipeline(self, *sources: Source, sinks: Any = None) -> Pipeline:
-        return Pipeline(
-            self.program,
-            state=self.path / "state",
-            sources=sources,
-            sinks=self.sinks() if sinks is None else sinks,
-            placement="sharded",
-            shards=self.shards,
-        )
+    def __init__(self, path: Path, program: str = PROGRAM, shards: int = 2) -> None:
+        super().__init__(path, program)
+        self.placement = {"placement": "sharded", "shards": shards}
 
     def run(self, spark: Any, *sources: Source, sinks: Any = None) -> Any:
         with self.pipeline(*sources, sinks=sinks) as pipeline:
@@ -98,8 +90,7 @@ def write_edges(folder: Folder, name: str, rows: dict[str, Any]) -> None:
 
 
 def test_tasks_read_parquet_files_themselves(spark: Any, tmp_path: Path) -> None:
-    folder = Sharded(tmp_path)
-    folder.shards = 3
+    folder = Sharded(tmp_path, shards=3)
     edge = folder.source("edge", "parquet", mode="changes", files_per_epoch=2)
     write_edges(folder, "a.parquet", {"x": [1, 2, 3], "y": [2, 3, 4], "op": ["+", "+", "+"]})
     folder.run(spark, edge)

@@ -51,6 +51,10 @@ def run(
         PlacementName | None,
         typer.Option("--placement", help="Where the state is, instead of what the file says."),
     ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option("--shards", min=1, help="How many shards, instead of what the file says."),
+    ] = None,
 ) -> None:
     r"""Run a pipeline. It continues where it ended the last time.
 
@@ -69,6 +73,7 @@ def run(
             master=master,
             remote=remote,
             placement=None if placement is None else placement.value,
+            shards=shards,
         )
     except KeyboardInterrupt:
         print("interrupted: the next run goes on after the last committed epoch", file=sys.stderr)
@@ -81,7 +86,8 @@ def run(
 def rescale(
     file: PipelineFile,
     shards: Annotated[
-        int | None, typer.Option("--shards", help="How many shards; without it, one for each core.")
+        int | None,
+        typer.Option("--shards", min=1, help="How many shards; without it, one for each core."),
     ] = None,
     placement: Annotated[
         PlacementName, typer.Option("--placement", help="Where the state goes: driver or sharded.")

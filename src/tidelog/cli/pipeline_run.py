@@ -28,13 +28,19 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_pipeline(
-    file: Path, *, once: bool, master: str | None, remote: str | None, placement: str | None
+    file: Path,
+    *,
+    once: bool,
+    master: str | None,
+    remote: str | None,
+    placement: str | None,
+    shards: int | None = None,
 ) -> int:
     """Run the pipeline of a file; return the exit code."""
     from tidelog.spark.session import open_session
 
     spec = read_pipeline_file(file)
-    with Pipeline.from_file(spec, placement=placement) as pipeline:
+    with Pipeline.from_file(spec, placement=placement, shards=shards) as pipeline:
         spark = open_session(spec.name, master=master, remote=remote, settings=spec.spark)
         try:
             with _stopping(pipeline) as stopped, shown_epochs(spec.name) as watch:

@@ -65,12 +65,13 @@ def hash_symbols(texts: pa.Array) -> Hashes:
     """Return the hashes of an Arrow array of texts without nulls."""
     import pyarrow.compute as pc
 
+    if not len(texts):
+        return np.zeros(0, np.uint64)
     texts = texts.cast(pa.large_string())
     lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    return hash_texts(np.asarray(lengths, np.int64), data[first:last])
+    return hash_texts(np.asarray(lengths, np.int64), data[int(offsets[0]) : int(offsets[-1])])
 
 
 class Router:

@@ -92,7 +92,12 @@ class Pipeline:
         self._stop = threading.Event()
 
     @staticmethod
-    def from_file(path: str | Path | PipelineFile, *, placement: str | None = None) -> Pipeline:
+    def from_file(
+        path: str | Path | PipelineFile,
+        *,
+        placement: str | None = None,
+        shards: int | None = None,
+    ) -> Pipeline:
         """Return the pipeline that a file declares."""
         spec = path if isinstance(path, PipelineFile) else read_pipeline_file(path)
         try:
@@ -103,7 +108,7 @@ class Pipeline:
                 sinks=spec.sinks,
                 name=spec.name,
                 placement=placement or spec.placement,
-                shards=spec.shards,
+                shards=shards or spec.shards,
                 on_program_change=spec.on_program_change,
                 retain_epochs=spec.retain_epochs,
             )
@@ -262,7 +267,7 @@ class Pipeline:
             return None
         placement = self._opened()
         if isinstance(placement, ShardedPlacement) and placement.takes(batches):
-            applied, changes, _ = placement.apply_files(batches)
+            applied, changes = placement.apply_files(batches)
             written = sum(sink.catch_up(placement, tables=with_tables) for sink in self._sinks)
             return _done(changes, applied, written, [batch for _, batch in batches], begun)
         gathered = iter(gather([part for _, batch in batches for part in batch.parts]))

@@ -153,11 +153,11 @@ class ShardedPlacement:
         total = sum(map(len, (*inserted.values(), *deleted.values())))
         if total <= _SENT:
             rows = Rows(routed(self._router, inserted), routed(self._router, deleted))
-            return self._epoch(changes, rows=rows)[0]
+            return self._epoch(changes, rows=rows)
         staging = self._folder / "staging"
         staging.mkdir(exist_ok=True)
         try:
-            return self._epoch(changes, files=self._staged(staging, inserted, deleted))[0]
+            return self._epoch(changes, files=self._staged(staging, inserted, deleted))
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
@@ -172,12 +172,12 @@ class ShardedPlacement:
             came, went = inserted.get(name, CheckedRows()), deleted.get(name, CheckedRows())
             if not len(came) and not len(went):
                 continue
-            if not self._program.relations[name].columns:
-                raise UsageError(f"`{name}` has no columns, and too many changes for one epoch")
-            table = pa.concat_tables([self._columns(name, came), self._columns(name, went)])
-            ops = pa.array(["+"] * len(came) + ["-"] * len(went), pa.string())
+            table = pa.table({_OP: pa.array(["+"] * len(came) + ["-"] * len(went), pa.string())})
+            if self._program.relations[name].columns:
+                both = pa.concat_tables([self._columns(name, came), self._columns(name, went)])
+                table = both.append_column(_OP, table[_OP])
             path = folder / f"{number}.parquet"
-            pq.write_table(table.append_column(_OP, ops), path)
+            pq.write_table(table, path)
             source = Source(name, "parquet", str(path), "changes", op=_OP)
             parts.append(FilePart(name, source, (str(path),), (path.name,)))
         return tuple(parts)
@@ -199,10 +199,8 @@ class ShardedPlacement:
             for source, part in parts
         )
 
-    def apply_files(
-        self, batches: Sequence[tuple[PolledSource, Batch]]
-    ) -> tuple[Applied, Changes, dict[str, list[BadRow]]]:
-        """Have tasks read the files, and commit; return what was received and what did not fit."""
+    def apply_files(self, batches: Sequence[tuple[PolledSource, Batch]]) -> tuple[Applied, Changes]:
+        """Have tasks read and check the files, and commit; return what was done and received."""
         changes = Changes()
         parts = []
         for source, batch in batches:
@@ -216,12 +214,17 @@ class ShardedPlacement:
                 )
                 labels = tuple(file.name for file in part.files)
                 parts.append(FilePart(source.name, source.spec, paths, labels))
-        applied, bad = self._epoch(changes, files=tuple(parts))
-        return applied, changes, bad
+        return self._epoch(changes, files=tuple(parts), checked=False), changes
 
     def _epoch(
-        self, changes: Changes, *, rows: Rows | None = None, files: tuple[FilePart, ...] = ()
-    ) -> tuple[Applied, dict[str, list[BadRow]]]:
+        self,
+        changes: Changes,
+        *,
+        rows: Rows | None = None,
+        files: tuple[FilePart, ...] = (),
+        checked: bool = True,
+    ) -> Applied:
+        """Have the shards do an epoch, and commit it; files that are not `checked` are by them."""
         last = self._last
         epoch = self._first_epoch if last is None else last.epoch + 1
         work = self._work(epoch=epoch, watched=self._watched, rows=rows, files=files)
@@ -236,20 +239,20 @@ class ShardedPlacement:
             bootstrapped |= head["bootstrapped"]
             for view, file in head["views"].items():
                 views.setdefault(view, []).append(file)
-            for source, count in head.get("received", {}).items():
+            for source, count in () if checked else head.get("received", {}).items():
                 bad[source] = [BadRow(**row) for row in head["bad"].get(source, ())]
                 changes.counts[source] = Count(count, count - len(bad[source]), len(bad[source]))
         missing = set(range(self.sharding.grid.shards)) - shards.keys()
         if missing:
             raise StateError(f"Spark has lost the work of shard {min(missing)}")
-        if files:
+        if not checked:
             self._set_apart(epoch, bad)
         self._commit(epoch, tuple(shards[i] for i in sorted(shards)), changes, views)
         if last is not None:
             for number, (old, new) in enumerate(zip(last.shards, self._sure.shards, strict=True)):
                 if old.snapshot != new.snapshot:
                     self._epochs.clean_shard(number, new)
-        return Applied(epoch, "bootstrap" if bootstrapped else "update", came, went), bad
+        return Applied(epoch, "bootstrap" if bootstrapped else "update", came, went)
 
     def _commit(
         self,

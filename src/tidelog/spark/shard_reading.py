@@ -10,6 +10,7 @@ missing. Files with any other column go through the checks that all sources go t
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,11 @@ from tidelog.values.types import Kind, Type
 
 Array = NDArray[np.int64]
 _SIGN = np.uint64(1 << 63)
+_DATE, _TIME = (Codec({}).encoder(Type(kind)) for kind in (Kind.DATE, Kind.TIMESTAMP))
+_RANGES = {
+    Kind.DATE: (_DATE(dt.date.min), _DATE(dt.date.max)),
+    Kind.TIMESTAMP: (_TIME(dt.datetime.min), _TIME(dt.datetime.max)),
+}
 
 
 @dataclass(frozen=True)
@@ -211,6 +217,9 @@ def _column(chunks: pa.ChunkedArray, type_: Type, codec: Codec) -> _Column | Non
             numbers = array.view(pa.int64()).to_numpy()
         case _:
             return None
+    least, most = _RANGES.get(type_.kind, (None, None))
+    if least is not None and len(numbers) and not least <= numbers.min() <= numbers.max() <= most:
+        return None  # a day that Python has not
     return _Column(lambda: hash_numbers(numbers), lambda mine: numbers[mine])
 
 

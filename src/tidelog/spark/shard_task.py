@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "shard int, head string, data binary"
 _CHUNK = 1 << 16  # rows in one answer to a question about a view
+_PATIENCE = 10.0  # seconds
 _MOST_KEPT = 16  # shards that a process has in memory
 
 _kept: dict[tuple[str, int], Shard] = {}
@@ -106,24 +108,56 @@ def _answers(work: Work, shard: int) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 
 def _claimed(work: Work, partition: int) -> int:
-    """Return the shard that a partition takes in this job."""
+    """Return the shard that a partition takes in this job, the same one in each attempt.
+
+    A file named by a shard has the partition that claims it; one named by a partition has the shard
+    that it got. If attempts of one partition meet, the claim of the second one does not count.
+    """
     folder = Path(work.folder) / "claims" / work.token
-    shards = range(count_of(work.sides))
-    taken = {int(path.name): int(path.read_text()) for path in folder.glob("[0-9]*")}
-    for shard, owner in taken.items():
-        if owner == partition:
-            return shard
-    own = folder / f".{partition}-{secrets.token_hex(6)}"
-    try:
-        own.write_text(str(partition))
-    except FileNotFoundError:
+    if not folder.is_dir():
         return partition  # the job is over, and this task comes too late to matter
+    got = folder / f"partition-{partition}"
+    end = time.monotonic() + _PATIENCE
+    while not got.exists():
+        shard = _claim(work, folder, partition)
+        if shard is not None:
+            _linked(folder, got, str(shard))
+        elif time.monotonic() > end:
+            raise RuntimeError(f"there is no shard left for partition {partition}")
+        else:
+            time.sleep(0.01)
+    return int(got.read_text())
+
+
+def _claim(work: Work, folder: Path, partition: int) -> int | None:
+    """Claim a shard that nobody has, first one that this process has in memory."""
+    for path in folder.glob("[0-9]*"):
+        with suppress(FileNotFoundError):
+            owner = path.read_text()
+            if owner == str(partition):
+                return int(path.name)  # an attempt before this one got no further
+            got = folder / f"partition-{owner}"
+            if got.exists() and got.read_text() != path.name:
+                path.unlink()
     warm = {number for identity, number in _kept if identity == work.identity}
+    shards = range(count_of(work.sides))
     for shard in sorted(shards, key=lambda s: (s not in warm, s != partition)):
-        with suppress(FileExistsError):
-            os.link(own, folder / str(shard))
+        if _linked(folder, folder / str(shard), str(partition)):
             return shard
-    return partition  # all are taken: another attempt of this partition was quicker
+    return None
+
+
+def _linked(folder: Path, path: Path, text: str) -> bool:
+    """Make a file with its text in one step; return whether it was not there."""
+    hidden = folder / f".{secrets.token_hex(8)}"
+    hidden.write_text(text)
+    try:
+        os.link(hidden, path)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        hidden.unlink()
 
 
 def count_of(sides: Sequence[int]) -> int:
