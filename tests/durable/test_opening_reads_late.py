@@ -214,6 +214,25 @@ def test_sums_in_snapshots_that_take_many_epochs(
         compare(db, {"r": given})
 
 
+def test_sums_without_any_group(tmp_path: Path) -> None:
+    """A group is asked for when there is none: a random program has found it."""
+    program = """
+        .decl ar(c0: number, c1: symbol)
+        .decl cr(c0: number, c1: number)
+        .decl dr(c0: symbol, c1: number, c2: number)
+        .decl er()
+        er() :- dr(v1, v2, _), v5 = sum w2 : { cr(v3, 4), cr(w1, w2), !ar(v3, v1), v1 >= "a" },
+            v5 < 50, -50 < v5.
+    """
+    tidelog.Database(program, path=tmp_path).close()
+    facts: dict[str, set[Any]] = {"dr": {("a", 0, 1023)}, "cr": {(1, 4)}}
+    with tidelog.Database(program, path=tmp_path) as db:
+        change(db, "dr", come=facts["dr"])
+        compare(db, {"dr": facts["dr"]})
+        change(db, "cr", come=facts["cr"])
+        compare(db, facts)
+
+
 def test_sums_of_an_older_snapshot_are_added_up(tmp_path: Path) -> None:
     tidelog.Database(TWO, path=tmp_path, facts=FACTS).close()
     load = load_index

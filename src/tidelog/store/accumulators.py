@@ -155,6 +155,9 @@ class Accumulators:
         if self._source is None:
             return
         flat, limbs, used = self._source.read()
+        if not len(flat):  # arrays here have room for a group at least: -1 is looked up, too
+            self.clear()
+            return
         heads, words = flat.reshape(-1, self._key + g.FIELDS), limbs.view(np.uint32)
         state = np.zeros(g.STATE, np.int64)
         state[g.USED], state[g.WORDS_USED] = len(heads), used
