@@ -88,7 +88,14 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 def test_typed_columns_are_checked_exactly(type_: Type, kind: str, data: st.DataObject) -> None:
     arrow, values = VALUES[kind]
     column = pa.array(data.draw(st.lists(st.none() | values, max_size=5)), arrow)
-    compare(column, type_, checker(type_, {}))
+    check = checker(type_, {})
+
+    def whole(value: Any) -> Any:
+        """Databases have decimals without a fraction for whole numbers."""
+        is_whole = isinstance(value, Decimal) and value == value.to_integral_value()
+        return check(int(value) if is_whole else value)
+
+    compare(column, type_, whole if type_ in (NUMBER, UNSIGNED) else check)
 
 
 def test_moments_that_python_does_not_have_are_refused() -> None:
