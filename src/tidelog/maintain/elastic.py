@@ -43,6 +43,7 @@ class Elastic:
         self._switch = Switch()
         self._shown = catalog.shown(layer)
         self._deadline = float("inf")
+        self._is_in_files = False
         self.choice = NOTHING
         self.budget: float | None = BUDGET
         """Of a bootstrap's time, for an update that cannot be foretold; None: never give up."""
@@ -81,6 +82,8 @@ class Elastic:
                 self.choice = Choice("bootstrap", why, self._rebuild())
                 return
             allowed = verdict.seconds
+        if self._is_in_files:
+            self._read_files()
         start = time.perf_counter()
         self._deadline = start + allowed
         repair = Repair(self._catalog, self._joins, self._relations, self._pace)
@@ -119,7 +122,19 @@ class Elastic:
         self._switch.remember(memory)
 
     def restored(self) -> None:
-        """Build what is not stored: nothing."""
+        """Note that the relations are in files, and nothing is planned."""
+        self._is_in_files = True
+
+    def _read_files(self) -> None:
+        """Read what an update reads, before its time is taken: files are no sign of a long way."""
+        bootstrap_seconds = self._switch.bootstrap_seconds
+        self.prepare()
+        self._switch.bootstrap_seconds = bootstrap_seconds
+        read = {atom.relation for joins in self._joins for atom in joins.rule.atoms}
+        for name in read.union(self._names):
+            for index in self._catalog.relations[name].indexes.values():
+                index.table()
+        self._is_in_files = False
 
     def _changes(self) -> Iterator[Delta]:
         for name in self._names:
