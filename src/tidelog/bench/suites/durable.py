@@ -103,7 +103,8 @@ def _opening(request: Request) -> Iterator[Figure]:
                 assert opened is not None
                 note = f"{opened.mapped_bytes / 1e6:,.0f} MB mapped, read when needed"
                 yield Figure(what, seconds, rows, note=note)
-                apart = [("edge", (-1, -2))]  # little to compute, and all to be looked at
+                # Little to compute, and all to be looked at.
+                apart = [("edge", (len(edges), len(edges) + 1))]
                 yield Figure(f"{what}: the first change", change(database, inserted=apart))
                 change(database, deleted=apart)
                 for edge in random.Random(7).sample(edges, 10):
