@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 OP, EPOCH = "op", "epoch"
 
 
-class Writer:
+class Writer(ABC):
     """Writes one sink. Subclasses know where to."""
 
     def __init__(self, spec: Sink, relation: Relation, records: Records) -> None:
@@ -65,13 +66,13 @@ class Writer:
         """Return epochs of changes that are there, as far as can be told; the last one will do."""
         return set()
 
+    @abstractmethod
     def write_table(self, epoch: int, table: pa.Table) -> None:
         """Write all rows of the view."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write_changes(self, epoch: int, table: pa.Table) -> None:
         """Write what an epoch has changed."""
-        raise NotImplementedError
 
     def changes_table(self, epoch: int, change: Change) -> pa.Table:
         """Return the rows of a change, with op and epoch."""

@@ -14,6 +14,7 @@ epoch that is lost is polled again, and one that was committed is never seen aga
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -61,7 +62,7 @@ class Batch:
     """When the oldest item came, in seconds."""
 
 
-class PolledSource:
+class PolledSource(ABC):
     """A source at work. Subclasses know how to poll."""
 
     reading = Reading()
@@ -78,9 +79,9 @@ class PolledSource:
         unit = self.spec.time_unit if self.spec.mode == "debezium" else ""
         return Reading(time_unit=unit)
 
+    @abstractmethod
     def poll(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
         """Return what came since the offsets; None if nothing did."""
-        raise NotImplementedError
 
     def _part(
         self,
