@@ -72,12 +72,15 @@ def move_words(relation: StoredRelation) -> None:
 
 def move_marks(relation: StoredRelation) -> None:
     run = relation.primary.runs[0]
-    run._marks = run.need_marks().copy()
+    marks = run.need_marks()
+    run.describe()
+    run._marks = marks.copy()
 
 
 def forget_marks(relation: StoredRelation) -> None:
     run = relation.primary.runs[0]
     run.need_marks()
+    run.describe()
     run._marks = None
 
 
@@ -116,6 +119,7 @@ def hold_twice(relation: StoredRelation) -> None:
         order.runs.append(
             Run(order.runs[0].words[:, :1], None, None if counts is None else counts[:1])
         )
+        order.forget_table()
 
 
 def count_elsewhere(relation: StoredRelation) -> None:
@@ -142,12 +146,12 @@ def widen_only(relation: StoredRelation) -> None:
     [
         (swap_rows, "not sorted"),
         (repeat_row, "not unique"),
-        (shorten_marks, "marks do not fit|marks have moved"),
+        (shorten_marks, "marks do not fit"),
         (widen_marks, "marks are not of 32 bits"),
         (shorten_counts, "counts do not fit"),
-        (move_words, "words have moved"),
-        (move_marks, "marks have moved"),
-        (forget_marks, "an address and no marks"),
+        (move_words, "arrays have moved"),
+        (move_marks, "arrays have moved"),
+        (forget_marks, "arrays have moved"),
         (stride_words, "do not fit"),
         (forget_the_dead, "1 rows are dead, not 0"),
         (lose_row, "holds other rows"),

@@ -11,8 +11,7 @@ import enum
 import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +45,7 @@ class Role(enum.StrEnum):
         return self in (Role.VIEW, Role.BOTH)
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The net change of one relation: packed rows, and the domains that they were packed for."""
 
     relation: str
@@ -86,9 +84,8 @@ def _about(relation: str, role: Role, biases: tuple[int, ...], bits: tuple[int, 
     return ",".join(map(_to_json, (relation, role, biases, bits)))
 
 
-@dataclass(frozen=True)
-class EpochRecord:
-    """What is known of one epoch."""
+class EpochRecord(NamedTuple):
+    """What is known of one epoch. A named tuple, since each commit makes one."""
 
     epoch: int
     time: float

@@ -144,6 +144,11 @@ class Files:
             except ValueError:
                 raise OSError(errno.EINVAL, "it is empty") from None
 
+    def share(self, file: int, size: int, name: str) -> mmap.mmap:
+        """Return the beginning of an open file in memory. What is written there is in the file."""
+        with self._named("map", name):
+            return mmap.mmap(file, size)
+
     def shown(self, name: str) -> str:
         """Return the path of a file, for messages."""
         return str(self.folder / name)

@@ -8,11 +8,14 @@ longer with each of them, and a sync has to wait for their bytes only, not for w
 notes of its length. That takes two thirds of the time. They are cut off when the log is closed.
 
 `COMMITTED` is a small file beside the log which says up to where it is committed, for readers in
-other processes. It is overwritten in place and never synced: after a crash it may be behind.
+other processes. It is overwritten in place and never synced: after a crash it may be behind. Once
+it is there it is written as memory that this process shares with the file, which takes no call of
+the system. Who reads it meanwhile may get half of it, sees that by its checksum, and reads again.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 import threading
 import zlib
@@ -32,6 +35,7 @@ _OWNER, _PLACES = struct.Struct("<8s32sQ"), struct.Struct("<QQ")  # the same, in
 _CRC = struct.Struct("<II")
 _MAGIC = b"TIDELOG\n"
 HEADER = _SEGMENT.size + _CRC.size
+_TRIES = 100
 _ROOM = 1 << 16  # bytes of zeros: for some hundred small epochs
 
 
@@ -51,17 +55,16 @@ def read_published(files: Files, identity: str) -> Published | None:
     """Return up to where the log of a state is committed; None if that is not known."""
     if not files.exists(COMMITTED):
         return None
-    data = files.read(COMMITTED)
-    if len(data) != _PUBLISHED.size + _CRC.size:
-        return None
-    magic, owner, first, durable, visible = _PUBLISHED.unpack_from(data)
-    if (
-        magic != _MAGIC
-        or owner != identity.encode()
-        or _CRC.unpack_from(data, _PUBLISHED.size)[0] != zlib.crc32(data[: _PUBLISHED.size])
-    ):
-        return None
-    return Published(first, durable, visible)
+    for _ in range(_TRIES):
+        data = files.read(COMMITTED)
+        if len(data) != _PUBLISHED.size + _CRC.size:
+            return None
+        if _CRC.unpack_from(data, _PUBLISHED.size)[0] == zlib.crc32(data[: _PUBLISHED.size]):
+            magic, owner, first, durable, visible = _PUBLISHED.unpack_from(data)
+            if magic != _MAGIC or owner != identity.encode():
+                return None
+            return Published(first, durable, visible)
+    return None
 
 
 def read_records(
@@ -143,7 +146,7 @@ class Log:
         """Why nothing can be written any more; empty while all is well."""
         self._syncing = threading.Lock()  # one at a time; epochs are appended meanwhile
         self._state = threading.Lock()
-        self._published: int | None = None
+        self._published: mmap.mmap | None = None
         self._owner = _OWNER.pack(_MAGIC, identity.encode(), segment.first)
 
     @classmethod
@@ -249,13 +252,17 @@ class Log:
         """Tell readers in other processes what is committed."""
         with self._state:
             head = self._owner + _PLACES.pack(self._durable, self.end)
-            if self._published is None:
-                if self._files.exists(COMMITTED):
-                    self._published = self._files.open(COMMITTED)
-                else:
-                    self._published = self._files.create(COMMITTED)
             data = head + _CRC.pack(zlib.crc32(head), 0)
-            self._files.write(self._published, data, 0, COMMITTED)
+            if self._published is not None:
+                self._published[:] = data
+                return
+            has_file = self._files.exists(COMMITTED)
+            file = self._files.open(COMMITTED) if has_file else self._files.create(COMMITTED)
+            try:
+                self._files.write(file, data, 0, COMMITTED)
+                self._published = self._files.share(file, len(data), COMMITTED)
+            finally:
+                self._files.close(file)
 
     def closed_segment(self) -> Segment:
         """Return the segment as it is when nothing more is written to it."""
@@ -268,5 +275,5 @@ class Log:
                 self._files.truncate(self._file, self.end, self.segment.name)
         self._files.close(self._file)
         if self._published is not None:
-            self._files.close(self._published)
+            self._published.close()
             self._published = None

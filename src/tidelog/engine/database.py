@@ -108,10 +108,9 @@ class Database:
                 files, settings, self._program, given, make, _first_epoch
             )
         self._epoch = 0 if self._keeper is None else self._keeper.epoch
-        self._current: Transaction | None = None
+        self._writing = threading.Lock()  # held while a transaction is open
         self._owner = 0
         self._waits = self._keeper is not None and durability == "group"
-        self._lock = threading.Condition()
         self._reading = threading.RLock()
         self._committing = False
 
@@ -251,20 +250,17 @@ class Database:
 
     # --- called by Transaction ---
 
-    def _begin(self, transaction: Transaction) -> None:
-        with self._lock:
-            while self._current is not None:
-                if not self._waits or self._owner == threading.get_ident():
-                    raise UsageError(
-                        "another transaction is open; a database has one writer at a time"
-                    )
-                self._lock.wait()
-            self._current, self._owner = transaction, threading.get_ident()
+    def _begin(self) -> None:
+        """Let a transaction be open from now on; wait for another one if commits are shared."""
+        if not self._writing.acquire(blocking=False):
+            if not self._waits or self._owner == threading.get_ident():
+                raise UsageError("another transaction is open; a database has one writer at a time")
+            self._writing.acquire()
+        self._owner = threading.get_ident()
 
-    def _end(self, transaction: Transaction) -> None:
-        with self._lock:
-            self._current = None
-            self._lock.notify()
+    def _end(self) -> None:
+        self._owner = 0
+        self._writing.release()
 
     def _wait_until_durable(self, epoch: int) -> None:
         """Return when an epoch is on the disk, if commits of several threads share the wait."""

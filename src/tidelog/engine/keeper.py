@@ -167,7 +167,7 @@ class Keeper:
             saving.read_for_commit(self._engine)
         entries = self._watermarks.new_entries()
         epoch = self._log.epoch + 1
-        record = saving.record_of(self._engine, epoch, dict(stated), entries)
+        record = saving.record_of(self._engine, epoch, stated, entries)
         payload = record.encode()
         before = self._log.end
         sync = self._settings.durability == "commit"

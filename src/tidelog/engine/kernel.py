@@ -37,6 +37,7 @@ from tidelog.store.run import Words
 from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
+_NO_ROWS: set[Row] = set()
 
 
 @dataclass
@@ -170,6 +171,7 @@ class KernelEngine:
     def _run_layers(self, *, first: bool = False) -> tuple[LayerReport, ...]:
         """Bootstrap or update all layers; return what they did."""
         meter, layers = self._catalog.meter, []
+        stored = self._catalog.relations
         meter.begin()
         for layer, strategy in self._strategies:
             start, before = time.perf_counter(), meter.touched
@@ -181,7 +183,7 @@ class KernelEngine:
                 strategy.update()
             inserted = deleted = 0
             for name in layer.relations:
-                relation = self._catalog.relations[name]
+                relation = stored[name]
                 inserted += relation.stored if first else relation.delta.inserted.shape[1]
                 deleted += relation.delta.deleted.shape[1]
             choice, seconds = strategy.choice, time.perf_counter() - start
@@ -215,8 +217,8 @@ class KernelEngine:
             given_facts = {name: set(rows) for name, rows in given_facts.items()}
         tables: set[str] = set()
         came = went = 0  # stated rows that are given from now on, or no more
-        for name in dict.fromkeys([*inserted, *deleted]):
-            adds, removes = inserted.get(name, set()), deleted.get(name, set())
+        for name in {**inserted, **deleted}:
+            adds, removes = inserted.get(name, _NO_ROWS), deleted.get(name, _NO_ROWS)
             stated = self._facts.get(name)
             if isinstance(adds, CheckedTable) or isinstance(removes, CheckedTable):
                 tables.add(name)
@@ -239,6 +241,7 @@ class KernelEngine:
         for name, more in written.ignored.items():
             held = ignored.get(name, Ignored())
             ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
+        ignored = {name: rows for name, rows in ignored.items() if rows} if ignored else ignored
         self.last_epoch = EpochReport(
             self.last_epoch.epoch + 1,
             time.perf_counter() - start,
@@ -246,7 +249,7 @@ class KernelEngine:
             went + written.deleted,
             layers,
         )
-        return Effects(effects, {name: rows for name, rows in ignored.items() if rows})
+        return Effects(effects, ignored)
 
     def change(self, encoded: Mapping[str, tuple[Array, Array]]) -> tuple[LayerReport, ...]:
         """Commit one epoch of given rows, as columns of ordinals, none of which is stated."""
@@ -272,16 +275,19 @@ class KernelEngine:
         """Compute an epoch and commit it; return what it wrote, what was done, what changed."""
         catalog = self._catalog
         catalog.meter.start()
-        changed = [
-            catalog.fit(name, ordinals) for name, both in encoded.items() for ordinals in both
-        ]
-        if any(changed):
+        is_wider = False
+        for name, both in encoded.items():
+            for ordinals in both:
+                if ordinals.shape[1]:
+                    is_wider |= catalog.fit(name, ordinals)
+        if is_wider:
             catalog.relayout()
         while True:
             try:
                 written = self._change_given(encoded, tables)
                 layers = self._run_layers()
-                self._functional.check(new_only=True)
+                if catalog.checked:
+                    self._functional.check(new_only=True)
                 effects = self._effects()
                 if self.journal is not None:
                     self.journal(given_facts)
@@ -341,9 +347,11 @@ class KernelEngine:
 
     def _effects(self) -> dict[str, NetChange]:
         effects = {}
+        stored = self._catalog.relations
         for name in self._program.relations:
-            delta = self._catalog.relations[name].delta
-            if delta:
+            relation = stored[name]
+            if relation.touched and relation.delta:
+                delta = relation.delta
                 effects[name] = NetChange(
                     self._lazy_rows(name, delta.inserted), self._lazy_rows(name, delta.deleted)
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidelog.engine.explain import Details
 from tidelog.engine.reads import Reader
@@ -61,8 +61,7 @@ class Ignored:
         return bool(self.inserted or self.deleted)
 
 
-@dataclass(frozen=True)
-class Effects:
+class Effects(NamedTuple):
     """What an epoch did: the net change of each relation that changed, and what it ignored."""
 
     changes: Mapping[str, NetChange]

@@ -7,7 +7,7 @@ a strategy keeps besides it builds anew when it is told that the relations are b
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tidelog.engine.kernel import KernelEngine
 
 Array = NDArray[np.int64]
-Stated = dict[str, set[Row]]
+Stated = Mapping[str, set[Row]]
 
 
 class OtherShapeError(Exception):
@@ -123,16 +123,17 @@ def record_of(
     """Return the record of the epoch that is about to be kept."""
     catalog = engine._catalog
     changes = []
-    for name, relation in catalog.relations.items():
-        given = catalog.given[name]
+    for name in engine._program.relations:
+        relation, given = catalog.relations[name], catalog.given[name]
         if given is not relation and given.touched and given.delta:
             changes.append(_rows(name, Role.GIVEN, given))
-        if relation.touched and relation.delta and name in engine._program.relations:
+        if relation.touched and relation.delta:
             changes.append(_rows(name, Role.BOTH if given is relation else Role.VIEW, relation))
-    for name, after in stated.items():
-        before = engine._given_facts.get(name, set())
-        if after != before:
-            changes.append(_stated_rows(catalog, name, after - before, before - after))
+    if stated is not engine._given_facts:
+        for name, after in stated.items():
+            before = engine._given_facts.get(name, set())
+            if after != before:
+                changes.append(_stated_rows(catalog, name, after - before, before - after))
     return EpochRecord(epoch, time.time(), changes, entries)
 
 
@@ -144,9 +145,8 @@ def read_for_commit(engine: KernelEngine) -> None:
 
 
 def _rows(name: str, role: Role, relation: StoredRelation) -> Rows:
-    domains, delta = relation.domains, relation.delta
-    biases, bits = tuple([d.bias for d in domains]), tuple([d.bits for d in domains])
-    return Rows(name, role, biases, bits, delta.inserted, delta.deleted)
+    delta = relation.delta
+    return Rows(name, role, *relation.codes, delta.inserted, delta.deleted)
 
 
 def _stated_rows(catalog: Catalog, name: str, more: set[Row], less: set[Row]) -> Rows:

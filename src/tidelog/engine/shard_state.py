@@ -230,9 +230,9 @@ class Shard:
     def _journal(self, stated: Mapping[str, set[Row]]) -> None:
         """Write the record of the epoch that is about to be kept."""
         entries = self._watermarks.new_entries()
-        whole = saving.record_of(self.engine, self._epoch, dict(stated), entries)
+        whole = saving.record_of(self.engine, self._epoch, stated, entries)
         needed = [rows for rows in whole.changes if rows.role is not Role.VIEW]
-        record = replace(whole, changes=needed)
+        record = whole._replace(changes=needed)
         data = frame(self._epoch, record.encode(), 0)
         name = f"epoch-{self._epoch:012}-{secrets.token_hex(8)}.tide"
         self._write(name, data)

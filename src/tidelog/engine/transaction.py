@@ -54,9 +54,10 @@ class Transaction:
         if held is None and isinstance(checked, CheckedTable):
             into[relation] = checked  # stays in columns, if nothing else comes
             return
-        if not isinstance(held, set):
-            held = into[relation] = set(held or ())
-        held.update(checked)
+        if isinstance(held, set):
+            held.update(checked)
+        else:
+            into[relation] = {*held, *checked} if held else set(checked)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -67,7 +68,7 @@ class Transaction:
     def __enter__(self) -> Transaction:
         if self._used:
             raise UsageError("a transaction is used once: ask the database for another one")
-        self._database._begin(self)
+        self._database._begin()
         self._open = self._used = True
         return self
 
@@ -87,7 +88,7 @@ class Transaction:
                     self._changes = _Changes(self._database.program, effects.changes)
                     self._ignored = effects.ignored
         finally:
-            self._database._end(self)
+            self._database._end()
         if epoch:
             self._database._wait_until_durable(epoch)
 
@@ -96,7 +97,10 @@ class Transaction:
 
         Where both are tables the engine sees to that, when it has sorted them.
         """
-        inserted, deleted = dict(self._inserted), dict(self._deleted)
+        inserted, deleted = self._inserted, self._deleted
+        if not inserted or not deleted:
+            return inserted, deleted
+        inserted, deleted = dict(inserted), dict(deleted)
         for name in inserted.keys() & deleted.keys():
             more, less = inserted[name], deleted[name]
             if not isinstance(more, set) and not isinstance(less, set):

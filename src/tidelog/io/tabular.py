@@ -30,6 +30,10 @@ class CheckedRows(list[Row]):
     """Rows that a reader of this package has made: they are taken as they are."""
 
 
+_CHECKED = (CheckedRows, CheckedTable)
+_ROW = (tuple, list)
+
+
 # --- in ---------------------------------------------------------------------------------------
 
 
@@ -47,7 +51,7 @@ class RowReader:
         the Arrow stream interface. The columns of a table are taken by name when the names fit,
         else by position.
         """
-        if isinstance(data, CheckedRows | CheckedTable):
+        if isinstance(data, _CHECKED):
             return data
         return _checked(data, self._relation, self._checks)
 
@@ -55,24 +59,31 @@ class RowReader:
 def _checked(data: Any, relation: Relation, checks: list[Callable[[Any], Any]]) -> list[Row]:
     rows: list[Row] = []
     source = data if isinstance(data, list) else _raw_rows(data, relation)
-    for number, raw in enumerate(source):
-        if not isinstance(raw, tuple | list) or len(raw) != relation.arity:
-            shape = f"{len(raw)} values" if isinstance(raw, tuple | list) else repr(raw)
-            hint = " (a row is a tuple: write `[(value,)]`)" if relation.arity == 1 else ""
-            raise DataError(
-                f"row {number} for `{relation}` must have {relation.arity} values,"
-                f" not {shape}{hint}"
-            )
-        row = []
-        for check, value, column in zip(checks, raw, relation.columns, strict=True):
-            try:
-                row.append(check(value))
-            except (ValueError, TypeError) as error:
-                raise DataError(
-                    f"row {number} for `{relation.name}`: column `{column.name}`: {error}"
-                ) from None
-        rows.append(tuple(row))
+    arity = len(checks)
+    for raw in source:
+        if not isinstance(raw, _ROW) or len(raw) != arity:
+            raise _misfit(raw, len(rows), relation)
+        try:
+            rows.append(tuple([check(value) for check, value in zip(checks, raw, strict=True)]))
+        except (ValueError, TypeError):
+            raise _misfit(raw, len(rows), relation, checks) from None
     return rows
+
+
+def _misfit(
+    raw: Any, number: int, relation: Relation, checks: Iterable[Callable[[Any], Any]] = ()
+) -> DataError:
+    """Return what is wrong with a row: one of its values, or its shape."""
+    for check, value, column in zip(checks, raw, relation.columns, strict=False):
+        try:
+            check(value)
+        except (ValueError, TypeError) as error:
+            return DataError(f"row {number} for `{relation.name}`: column `{column.name}`: {error}")
+    shape = f"{len(raw)} values" if isinstance(raw, _ROW) else repr(raw)
+    hint = " (a row is a tuple: write `[(value,)]`)" if relation.arity == 1 else ""
+    return DataError(
+        f"row {number} for `{relation}` must have {relation.arity} values, not {shape}{hint}"
+    )
 
 
 def _raw_rows(data: Any, relation: Relation) -> Iterator[Any]:
@@ -122,7 +133,7 @@ def checker(type_: Type, records: Records) -> Callable[[Any], Any]:
     """Return a function that gives a value of `type_` in its one form, or raises ValueError."""
     match type_.kind:
         case Kind.NUMBER:
-            return lambda v: _integer(v, NUMBER_MIN, NUMBER_MAX, "number")
+            return _number
         case Kind.UNSIGNED:
             return lambda v: _integer(v, 0, UNSIGNED_MAX, "unsigned")
         case Kind.FLOAT:
@@ -143,6 +154,12 @@ def checker(type_: Type, records: Records) -> Callable[[Any], Any]:
             assert type_.element is not None
             check = checker(type_.element, records)
             return lambda v: _set(v, check)
+
+
+def _number(value: Any) -> int:
+    if type(value) is int and NUMBER_MIN <= value <= NUMBER_MAX:
+        return value
+    return _integer(value, NUMBER_MIN, NUMBER_MAX, "number")
 
 
 def _integer(value: Any, low: int, high: int, name: str) -> int:

@@ -23,6 +23,7 @@ from tidelog.kernel.exact import (
     settle,
 )
 from tidelog.kernel.groups import (
+    BEYOND,
     BLOCK,
     BLOCK_SIZES,
     COME,
@@ -207,8 +208,9 @@ def add_up(
 
     The rows are order[start:stop], or all of [start, stop) if there is no order; those numbered
     `added` and more are taken away. `limbs` has a row for each group of the part; it comes and
-    goes with zeros. `gone` and `come` get the result rows (key, value) that change. There is room
-    for a block of the largest size for each group.
+    goes with zeros. `gone` and `come` get the result rows (key, value) that change; groups whose
+    sum is beyond its type are counted. There is room for a block of the largest size for each
+    group.
     """
     width = heads.shape[1] - FIELDS
     last = min(first + limbs.shape[0], state[TOUCHED])
@@ -228,6 +230,8 @@ def add_up(
             row[i] = 0
         had, before = heads[slot, width + SHAPE] & VALID != 0, heads[slot, width + VALUE]
         has = support > 0 and is_valid
+        if support > 0 and not is_valid:
+            state[BEYOND] += 1
         heads[slot, width + SUPPORT] = support
         heads[slot, width + VALUE] = value if has else 0
         heads[slot, width + BLOCK] = block
@@ -243,16 +247,6 @@ def add_up(
                 come[c, state[COME]] = heads[slot, c]
             come[width, state[COME]] = value
             state[COME] += 1
-
-
-@njit(cache=True)
-def some_beyond(heads, log, state, width):
-    """Return whether a group that this epoch has touched has a sum beyond its type."""
-    for g in range(state[TOUCHED]):
-        slot = log[g, LOG_SLOT]
-        if heads[slot, width + SUPPORT] > 0 and not heads[slot, width + SHAPE] & VALID:
-            return True
-    return False
 
 
 @njit(cache=True)

@@ -19,7 +19,7 @@ SUPPORT, VALUE, BLOCK, SHAPE, NUMBER, FIELDS = range(6)  # NUMBER: among the gro
 NO_NUMBER = -1
 
 # What is known of the arrays, beside their sizes.
-USED, FREE_HEAD, LIVE, WORDS_USED, TOUCHED, GONE, COME, FREE_BLOCK = range(8)
+USED, FREE_HEAD, LIVE, WORDS_USED, TOUCHED, GONE, COME, BEYOND, FREE_BLOCK = range(9)
 BLOCK_SIZES = 5  # from FREE_BLOCK + 1 on: the free blocks of each size
 STATE = FREE_BLOCK + BLOCK_SIZES + 1
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import join as k
+from tidelog.kernel import setup
 from tidelog.kernel import table as t
 from tidelog.kernel.join import join
 from tidelog.kernel.machine import Op
@@ -366,11 +367,10 @@ class JoinProgram:
             self.atoms[atom, k.RUN_COUNT] = 0
             return False
         self._kept[atom] = kept
-        self.runs[atom, :count, : table.shape[1]] = table
-        if ignores_marks:
-            self.runs[atom, :count, k.LEVELS] = 0
-        self.high[atom, 0, :count] = table[:, t.SIZE]
-        self.atoms[atom] = (count, limit, uses_level, excludes_flagged)
+        setup.read_runs(
+            self.runs, self.high, self.atoms, atom, table, limit, uses_level, excludes_flagged,
+            ignores_marks,
+        )  # fmt: skip
         return True
 
     def refresh(self, address: Callable[[Type, int], int]) -> None:
@@ -380,14 +380,10 @@ class JoinProgram:
 
     def begin(self, settle_level: int = 0) -> None:
         """Make ready to run the join from its beginning."""
-        state = self.state
-        state[:] = 0
-        state[k.DOWN] = 1
-        state[k.SETTLE_LEVEL] = settle_level
-        self.slots[:] = self._initial
-        self.cursor[:] = 0
-        self.rest[0] = 0
-        self.flagged[0] = -1
+        setup.begin(
+            self.state, self.slots, self._initial, self.cursor, self.rest, self.flagged,
+            settle_level,
+        )  # fmt: skip
 
     def arrays(self) -> tuple[Array, ...]:
         """Return the arrays of the join, those that it reads and those that it works with."""

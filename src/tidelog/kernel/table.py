@@ -35,6 +35,20 @@ def address_of(array):
     return array.ctypes.data
 
 
+@njit(cache=True)
+def describe(words, marks, counts, directory, shift, row):
+    """Write the row of a table that describes a run; arrays without entries are not there."""
+    size = words.shape[1]
+    row[SIZE] = size
+    row[MARKS] = marks.ctypes.data if marks.shape[0] else 0
+    row[COUNTS] = counts.ctypes.data if counts.shape[0] else 0
+    row[WIDE] = counts.shape[0] and counts.itemsize == 8
+    row[DIRECTORY] = directory.ctypes.data if directory.shape[0] else 0
+    row[SHIFT] = shift
+    for w in range(words.shape[0]):
+        row[WORDS + w] = words.ctypes.data + 8 * size * w
+
+
 @njit(cache=True, inline="always")
 def _is_before(table, r, words, at, rows, i):
     """Return whether the row at `at` of run `r` is before row i of `rows`."""

@@ -60,6 +60,7 @@ class Catalog:
         self._buffers: dict[int, list[NDArray[np.int64]]] = {}
         self._fields: dict[Type, _RecordFields] = {}
         self._encoders: dict[str, list[Callable[[Any], int]]] = {}
+        self._no_ordinals = {n: np.zeros((len(d), 0), np.int64) for n, d in self._domains.items()}
         self.meter = Meter()
         self.stamp = object()
         """Replaced when plans may be out of date: when sizes have changed much, or layouts."""
@@ -140,9 +141,11 @@ class Catalog:
     def encode(self, name: str, rows: Iterable[Row]) -> NDArray[np.int64]:
         """Return rows of values as columns of ordinals."""
         rows = rows if isinstance(rows, list | set | frozenset) else list(rows)
+        if not rows:
+            return self._no_ordinals[name]
         types = self.types(name)
-        if not rows or not types:
-            return np.zeros((max(1, len(types)), len(rows) and 1), np.int64)
+        if not types:
+            return np.zeros((1, 1), np.int64)
         if len(rows) <= FEW:
             return self.codec.encode_few(rows, self._encoders_of(name))
         return self.codec.encode_rows(rows, types)
@@ -168,7 +171,12 @@ class Catalog:
     def fit(self, name: str, ordinals: NDArray[np.int64]) -> bool:
         """Widen the domains of a relation for new ordinals; return whether any has changed."""
         changed = False
-        for low, high, domain in extremes(ordinals, self._domains[name]):
+        domains = self._domains[name]
+        if ordinals.shape[1] == 1:
+            for (only,), domain in zip(ordinals.tolist(), domains, strict=True):
+                changed |= domain.widen(only, only)
+            return changed
+        for low, high, domain in extremes(ordinals, domains):
             changed |= domain.widen(low, high)
         return changed
 
@@ -209,11 +217,7 @@ def extremes(
     ordinals: NDArray[np.int64], domains: Sequence[Domain]
 ) -> Iterator[tuple[int, int, Domain]]:
     """Yield the smallest and the largest ordinal of each column, with its domain."""
-    n = ordinals.shape[1]
-    if n == 1:
-        for (only,), domain in zip(ordinals.tolist(), domains, strict=True):
-            yield only, only, domain
-    elif n:
+    if ordinals.shape[1]:
         for column, domain in zip(ordinals, domains, strict=True):
             yield int(column.min()), int(column.max()), domain
 

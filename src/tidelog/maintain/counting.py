@@ -25,7 +25,7 @@ from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse, copied_columns
 from tidelog.plan.lowered import Layer
-from tidelog.store.relation import Delta, StoredRelation, Version
+from tidelog.store.relation import Delta, Found, StoredRelation, Version
 from tidelog.store.run import Run, Words
 
 
@@ -121,6 +121,8 @@ class Counting:
         if not len(change):
             return relation.no_delta()
         found = relation.find(change.rows)
+        if len(change) == 1:
+            return self._apply_one(change, found)
         counts = found.counts + change.sums
         least = int(counts.min())
         assert least >= 0, f"negative counts in {relation.name}"
@@ -140,6 +142,22 @@ class Counting:
             inserted = _columns(change.rows, new)
             relation.add(inserted, None, counts[new])
         return Delta(inserted, deleted)
+
+    def _apply_one(self, change: Tally, found: Found) -> Delta:
+        """Do what `_apply` does for one row, the usual case, without arrays of one truth value."""
+        relation, rows, none = self._relation, change.rows, self._relation.no_rows()
+        run = int(found.columns[0, 0])
+        counts = found.counts + change.sums
+        (count,) = counts.tolist()
+        assert count >= 0, f"negative counts in {relation.name}"
+        if run < 0:
+            relation.add(rows, None, counts)
+            return Delta(rows, none)
+        relation.set_counts(found, counts)
+        if count:
+            return relation.no_delta()
+        relation.remove(rows)
+        return Delta(none, rows)
 
     def _copy_of(self, layer: Layer) -> StoredRelation | None:
         """Return the relation that this one is a copy of, if it is: one rule, all columns alike."""

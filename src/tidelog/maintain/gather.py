@@ -43,7 +43,7 @@ class Tally:
     def nonzero(self) -> Tally:
         """Return the rows whose weights do not cancel out."""
         keep = self.sums != 0
-        if np.count_nonzero(keep) == len(keep):
+        if keep.all():
             return self
         out = Tally(self.rows.shape[0])
         out.rows, out.sums = np.ascontiguousarray(self.rows[:, keep]), self.sums[keep]
@@ -56,6 +56,8 @@ def distinct(rows: Words) -> tuple[Words, Sums]:
     `rows` is used up: it is often the buffer that the next join writes to.
     """
     n = rows.shape[1]
+    if n == 1:
+        return rows.copy(), np.ones(1, np.int64)
     rows = sort_words(rows)
     sums = np.empty(n, np.int64)
     kept = kernel.unique_sums(rows, n, sums, False, sums)

@@ -18,7 +18,7 @@ import numpy as np
 
 from tidelog.errors import EvaluationError
 from tidelog.maintain.aggregate import Aggregate, Array
-from tidelog.maintain.catalog import Catalog, extremes
+from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
@@ -119,14 +119,18 @@ class Sums(Aggregate):
         Returns the result rows that go and those that come, as ordinals.
         """
         added = columns.shape[1] if inserted is None else inserted
-        gone, come = self._sums.add(columns, self._key, self._aggregation.target, added)
-        for group in self._sums.touched_overflowing().T:
-            if self._is_asked(group):
-                raise self._overflow(group)
-        for low, high, domain in extremes(come[-1:], self._result.domains[-1:]):
-            for extreme in (low, high):
-                if not domain.covers(extreme, extreme):
-                    raise DomainOverflow(domain, extreme)
+        sums = self._sums
+        gone, come = sums.add(columns, self._key, self._aggregation.target, added)
+        if sums.some_beyond:
+            for group in sums.touched_overflowing().T:
+                if self._is_asked(group):
+                    raise self._overflow(group)
+        values, domain = come[-1], self._result.domains[-1]
+        if len(values):
+            extremes = values.tolist() if len(values) == 1 else (values.min(), values.max())
+            for extreme in extremes:
+                if not domain.covers(int(extreme), int(extreme)):
+                    raise DomainOverflow(domain, int(extreme))
         return gone, come
 
     def _is_asked(self, group: Array) -> bool:

@@ -9,7 +9,7 @@ change of layout touches. A change costs the rows it has, however large the grou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -176,12 +176,13 @@ class Accumulators:
         Returns the result rows that go and those that come: columns of ordinals, the key and the
         value. A group without rows has none, and neither has one whose sum is beyond its type.
         """
-        self._need()
+        if self._source is not None:
+            self._need()
         state, n = self._state, columns.shape[1]
         assert not state[g.TOUCHED], "the epoch before has not ended"
         assert n <= exact.MOST_ADDED, "so many rows must be added in parts"
         which = np.empty(n, np.int64)
-        seen, lowest = _places(columns, key)
+        seen, lowest = (_NO_PLACES, 0) if n < _MANY else _places(columns, key)
         done = 0
         while True:
             done = g.note_groups(
@@ -194,7 +195,7 @@ class Accumulators:
         groups = int(state[g.TOUCHED])
         gone = np.empty((self._key + 1, groups), np.int64)
         come = np.empty((self._key + 1, groups), np.int64)
-        state[g.GONE] = state[g.COME] = 0
+        state[g.GONE : g.BEYOND + 1] = 0
         values = self._no_values if target is None else columns[target]
         limbs = self._limbs if groups == 1 else _limbs_for(groups)
         for first, start, stop, order in _parts(which, groups):
@@ -203,7 +204,8 @@ class Accumulators:
                 self._heads, self._words, state, self._log, self._operation, which, values, added,
                 order, start, stop, first, limbs, gone, come,
             )  # fmt: skip
-        return gone[:, : state[g.GONE]], come[:, : state[g.COME]]
+        left, entered, _ = state[g.GONE : g.BEYOND + 1].tolist()
+        return gone[:, :left], come[:, :entered]
 
     def _make_words(self, groups: int) -> None:
         """Have room for the sums of so many groups, however large they become."""
@@ -229,14 +231,14 @@ class Accumulators:
         is_beyond = (heads[:, g.SUPPORT] > 0) & (heads[:, g.SHAPE] & k.VALID == 0)
         return np.flatnonzero((slots >= 0) & is_beyond)
 
-    def touched_overflowing(self) -> Array:
-        """Return the keys of the groups of this epoch that have a sum beyond its type, as columns.
+    @property
+    def some_beyond(self) -> bool:
+        """Whether the sum of a group of this epoch is beyond its type."""
+        return bool(self._state[g.BEYOND])
 
-        It costs nothing to ask where no sum can be.
-        """
-        if self._operation[k.OPERATION] != k.WHOLE_SUM or not k.some_beyond(
-            self._heads, self._log, self._state, self._key
-        ):
+    def touched_overflowing(self) -> Array:
+        """Return the keys of those groups, as columns."""
+        if not self.some_beyond:
             return np.empty((self._key, 0), np.int64)
         heads = self._heads[self._log[: self._state[g.TOUCHED], g.LOG_SLOT]]
         fields = heads[:, self._key :]
@@ -355,7 +357,7 @@ def _places(columns: Array, key: Array) -> tuple[NDArray[np.int32], int]:
 
     None if the key has more columns than one, or its values are far apart.
     """
-    if columns.shape[1] >= _MANY and len(key) == 1:
+    if len(key) == 1:
         column = columns[key[0]]
         lowest, highest = int(column.min()), int(column.max())
         if highest - lowest < columns.shape[1]:
@@ -363,18 +365,16 @@ def _places(columns: Array, key: Array) -> tuple[NDArray[np.int32], int]:
     return _NO_PLACES, 0
 
 
-def _parts(which: Array, groups: int) -> Iterator[tuple[int, int, int, Array]]:
-    """Yield the groups in parts: the first one, where its rows start and stop, and their order."""
+def _parts(which: Array, groups: int) -> Iterable[tuple[int, int, int, Array]]:
+    """Return the groups in parts: the first one, where its rows start and stop, and their order."""
     n = len(which)
     if groups <= _PART:
-        yield 0, 0, n, _NO_ORDER
-        return
+        return ((0, 0, n, _NO_ORDER),)
     parts = (groups + _PART - 1) // _PART
     starts, order = np.empty(parts + 1, np.int64), np.empty(n, np.int64)
     k.order_by_part(which, n, parts, starts, order)
     bounds = starts.tolist()
-    for part in range(parts):
-        yield part * _PART, bounds[part], bounds[part + 1], order
+    return [(p * _PART, bounds[p], bounds[p + 1], order) for p in range(parts)]
 
 
 def _limbs_for(groups: int) -> Array:

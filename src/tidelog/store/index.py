@@ -86,6 +86,8 @@ class Index:
         """How many rows of each run died in the epoch that is committed."""
         self._table: NDArray[np.int64] = _NO_TABLE
         self._described: list[NDArray[np.int64] | None] = []
+        self._current: NDArray[np.int64] | None = None
+        """What `table` has returned; None when runs have changed since."""
 
     # --- rows of other orders ---
 
@@ -124,6 +126,8 @@ class Index:
 
     def table(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the runs, the tail last."""
+        if self._current is not None:
+            return self._current
         runs = self.all_runs()
         n, described = len(runs), self._described
         if len(described) < n:
@@ -133,7 +137,8 @@ class Index:
             row = run.row if run.row is not None else run.describe()
             if row is not described[number]:  # as a rule only the tail is new
                 self._table[number] = described[number] = row
-        return self._table[:n]
+        current = self._current = self._table[:n]
+        return current
 
     def old_table(self) -> NDArray[np.int64]:
         """Return what kernels need to know of the runs without the tail."""
@@ -141,7 +146,8 @@ class Index:
         return table if self.tail is None else table[:-1]
 
     def forget_table(self) -> None:
-        """Have the runs described anew: their arrays have changed places."""
+        """Have the runs described anew: there are others, or their arrays have changed places."""
+        self._current = None
         self._described = []
 
     @property
@@ -154,6 +160,7 @@ class Index:
     def add(self, run: Run) -> None:
         """Add rows to the tail. None of them is in the index, except dead."""
         tail = self.tail
+        self._current = None
         if tail is None:
             self.tail = run
             if run.size <= SMALL:
@@ -179,6 +186,7 @@ class Index:
             )  # fmt: skip
             if lacks_marks >= 0:
                 self.all_runs()[lacks_marks].need_marks()
+                self._current = None
 
     def set_counts(self, found: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found here."""
@@ -191,6 +199,7 @@ class Index:
 
     def widen_counts(self) -> None:
         """Keep counts in 64 bits from now on."""
+        self._current = None
         for run in self.all_runs():
             if run.counts is not None and run.counts.dtype == np.int32:
                 run.counts = run.counts.astype(np.int64)
@@ -204,7 +213,7 @@ class Index:
             t.undo(self.table(), t.MARKS, marks.columns, marks.used)
         if counts.used:
             t.undo(self.table(), t.COUNTS, counts.columns, counts.used)
-        self.tail = None
+        self.tail = self._current = None
         marks.clear()
         counts.clear()
 
@@ -235,17 +244,23 @@ class Index:
         if tail is None and not runs:
             return
         self.tail = None  # the logs know nothing of it
-        self._bury()
-        if runs and runs[-1].dead == runs[-1].size and not self.merges:
-            runs.pop()  # a row that came and went soon after is the usual case
+        if brought:
+            self._bury()
+            if runs and runs[-1].dead == runs[-1].size and not self.merges:
+                runs.pop()  # a row that came and went soon after is the usual case
+                self._current = None
         if tail is not None:
             brought += tail.size
             if tail.marks is not None and largest(tail.marks) > ALIVE:
                 tail = without_dead(tail)
+                self._current = None
             if tail.size:
                 runs.append(tail)
+            if self._current is not None and len(self._current) != len(runs):
+                self._current = None
         if not self._is_tidy():
             self._tidy(STEP + _STEPS_PER_ROW * brought)
+            self._current = None
 
     def _is_tidy(self) -> bool:
         """Return whether no runs have come close in size, and none has many dead rows."""
@@ -265,9 +280,13 @@ class Index:
         if marks.used:
             over = t.bury(self.table(), marks.columns, marks.used, self._died)
             assert over, "a row is still flagged"
+            has_trees = False
             for run, died in zip(self.runs, self._died.tolist(), strict=False):
-                run.dead += died
-            self._renew_trees(marks)
+                if died:
+                    run.dead += died
+                has_trees = has_trees or bool(run.trees)
+            if has_trees:
+                self._renew_trees(marks)
         if self.merges:
             for log in (marks, counts):
                 for number in np.unique(log.columns[0, : log.used]).tolist():

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tidelog.store.run import Counts, Marks, Run, Words
 
-_READ = ("words", "words_address", "_marks", "marks_address", "_counts")
+_READ = ("words", "_marks", "_counts")
 
 
 class RunSource(Protocol):

@@ -35,7 +35,6 @@ from tidelog.store.run import (
 if TYPE_CHECKING:
     from tidelog.store.sums_capture import SumsCapture
 
-_NO_ROWS: dict[int, Words] = {}  # for each number of words: made so often that it counts
 _DYING = np.full(1, DEAD_NOW, np.int32)
 _ONCE = np.ones(1, np.int64)
 
@@ -59,7 +58,7 @@ class Version(enum.Enum):
         return self.value[1]
 
 
-@dataclass
+@dataclass(slots=True)
 class Delta:
     """The net change of an epoch: rows in the primary layout, sorted, the two sets disjoint."""
 
@@ -159,8 +158,8 @@ class StoredRelation:
         """What a strategy keeps beside the rows; whoever writes to it sets `touched`."""
         self.touched = False
         """Whether the current epoch has written here."""
-        self._remember_biases()
-        self.delta: Delta = self.no_delta()
+        self._remember_layout()
+        self.delta: Delta = self._unchanged
 
     # --- layout ---
 
@@ -171,15 +170,11 @@ class StoredRelation:
 
     def no_rows(self) -> Words:
         """Return an empty set of rows."""
-        words = self.primary.layout.words
-        none = _NO_ROWS.get(words)
-        if none is None:
-            none = _NO_ROWS[words] = np.empty((words, 0), np.int64)
-        return none
+        return self._nothing
 
     def no_delta(self) -> Delta:
         """Return a change that changes nothing."""
-        return Delta(self.no_rows(), self.no_rows())
+        return self._unchanged
 
     def pack(self, codes: NDArray[np.int64]) -> Words:
         """Return columns of codes as rows, unsorted."""
@@ -297,11 +292,17 @@ class StoredRelation:
                 run.rewrite(words)
             index.merges.clear()  # they would mix the layouts; they start again
             index.forget_table()
-        self.delta = self.no_delta()
-        self._remember_biases()
+        self._remember_layout()
+        self.delta = self._unchanged
 
-    def _remember_biases(self) -> None:
-        self.biases = _column([domain.bias for domain in self.domains])
+    def _remember_layout(self) -> None:
+        """Make what depends on the layout alone, and is asked for in every epoch."""
+        biases = tuple([domain.bias for domain in self.domains])
+        self.codes = (biases, tuple([domain.bits for domain in self.domains]))
+        """Bias and bits of each column."""
+        self.biases = _column(biases)
+        self._nothing: Words = np.empty((self.words, 0), np.int64)
+        self._unchanged = Delta(self._nothing, self._nothing)
 
     # --- reading ---
 
@@ -363,11 +364,15 @@ class StoredRelation:
         if rows.shape[1] == 0:
             return
         self.touched = True
-        layout = self.primary.layout
+        primary = self.primary
         kept = None if counts is None else compact_counts(counts)
+        if marks is None and len(self._indexes) == 1:
+            primary.add(Run(rows, None, kept))
+            return
+        layout = primary.layout
         marks = None if marks is None else marks.copy()  # `set_marks` writes to them
         for index in self._indexes.values():
-            own = kept if index is self.primary else None
+            own = kept if index is primary else None
             index.add(index.sorted_run(rows, layout, marks, own))
 
     def set_marks(self, rows: Words, marks: Marks) -> None:
@@ -378,8 +383,9 @@ class StoredRelation:
         """
         if rows.shape[1]:
             self.touched = True
+            layout = self.primary.layout
             for index in self._indexes.values():
-                index.set_marks(rows, marks, self.primary.layout)
+                index.set_marks(rows, marks, layout)
 
     def remove(self, rows: Words) -> None:
         """Have sorted rows of earlier epochs die in this one."""
@@ -391,10 +397,11 @@ class StoredRelation:
         """Have sorted rows come and others go, all that changes here; each has one derivation."""
         self.remove(deleted)
         n = inserted.shape[1]
-        once = None
-        if self.counted:
-            once = _ONCE if n == 1 else np.ones(n, np.int64)
-        self.add(inserted, None, once)
+        if n:
+            once = None
+            if self.counted:
+                once = _ONCE if n == 1 else np.ones(n, np.int64)
+            self.add(inserted, None, once)
         self.delta = Delta(inserted, deleted)
 
     def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
@@ -481,8 +488,7 @@ class StoredRelation:
             follower.commit(self)
         for attached in self.attached:
             attached.commit()
-        if self.delta:
-            self.delta = self.no_delta()
+        self.delta = self._unchanged
 
     def abort(self) -> None:
         """Put everything back as it was before the epoch."""
@@ -496,7 +502,7 @@ class StoredRelation:
             follower.abort()
         for attached in self.attached:
             attached.abort()
-        self.delta = self.no_delta()
+        self.delta = self._unchanged
 
     def _is_idle(self) -> bool:
         """Return whether no epoch has written here since the last commit."""

@@ -30,14 +30,15 @@ _ROWS_PER_ENTRY = 32
 _MOST_NARROW = (1 << 31) - 1
 NO_MARKS: Marks = np.zeros(0, np.int32)
 NO_COUNTS: NDArray[np.int32] = np.zeros(0, np.int32)
+NO_DIRECTORY: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
 class Run:
     """Sorted rows. Without marks all of them are alive at level 0; without counts none is kept."""
 
     __slots__ = (
-        "_counts", "_directory", "_marks", "_shift", "dead", "marks_address", "row", "saved",
-        "size", "source", "trees", "words", "words_address",
+        "_counts", "_directory", "_marks", "_shift", "dead", "row", "saved", "size", "source",
+        "trees", "words",
     )  # fmt: skip
 
     def __init__(
@@ -45,15 +46,14 @@ class Run:
     ) -> None:
         # Kernels read by address, and are compiled anew for every other kind of array.
         self.words: Words = _own(words, np.int64)
-        self.words_address = address(self.words)
-        self.size = int(self.words.shape[1])
+        self.size: int = self.words.shape[1]
         """How many rows there are, dead ones included: what `len` returns, sooner."""
         self._directory: NDArray[np.int32] | None = None
         self._shift = 0
         self.row: NDArray[np.int64] | None = None
         """What `describe` has returned; None when it has to be made anew."""
-        self.marks = marks
-        self.counts = counts
+        self._marks = None if marks is None else _own(marks, np.int32)
+        self._counts = counts
         self.dead = dead
         """How many rows have the mark DEAD: at a quarter the run is rewritten."""
         self.trees: dict[int, RunTree] = {}
@@ -70,8 +70,12 @@ class Run:
     @marks.setter
     def marks(self, marks: Marks | None) -> None:
         self._marks = None if marks is None else _own(marks, np.int32)
-        self.marks_address = 0 if self._marks is None else address(self._marks)
         self.row = None
+
+    @property
+    def marks_address(self) -> int:
+        """Where the marks are; 0 if there are none."""
+        return 0 if self._marks is None else address(self._marks)
 
     @property
     def counts(self) -> Counts | None:
@@ -90,16 +94,14 @@ class Run:
         """Return what kernels need to know of the run, a row of their table (kernel/table.py)."""
         row = self.row
         if row is None:
-            self._need_directory()
-            size, counts = self.size, self._counts
-            row = self.row = np.array(
-                [
-                    size, self.marks_address, 0 if counts is None else address(counts),
-                    counts is not None and counts.dtype == np.int64,
-                    0 if self._directory is None else address(self._directory), self._shift,
-                    *(self.words_address + 8 * size * w for w in range(self.words.shape[0])),
-                ],
-                np.int64,
+            if self.size >= _LARGE:
+                self._need_directory()
+            words, marks, counts, directory = self.words, self._marks, self._counts, self._directory
+            row = self.row = np.empty(t.WORDS + words.shape[0], np.int64)
+            t.describe(
+                words, NO_MARKS if marks is None else marks,
+                NO_COUNTS if counts is None else counts,
+                NO_DIRECTORY if directory is None else directory, self._shift, row,
             )  # fmt: skip
         return row
 
@@ -122,7 +124,6 @@ class Run:
     def rewrite(self, words: Words) -> None:
         """Replace the words by those of the same rows in another layout."""
         self.words = words
-        self.words_address = address(words)
         self._directory, self._shift = None, 0
         self.row = None
         self.saved = None
@@ -144,10 +145,11 @@ class Run:
 
     def need_marks(self) -> Marks:
         """Return the marks, made on first use."""
-        if self._marks is None:
-            self.marks = np.zeros(len(self), np.int32)
-        assert self._marks is not None
-        return self._marks
+        marks = self._marks
+        if marks is None:
+            marks = self._marks = np.zeros(self.size, np.int32)
+            self.row = None
+        return marks
 
     def locate(self, rows: Words, limit: int) -> NDArray[np.int64]:
         """Return the position of each of the sorted rows, -1 for those absent or above `limit`."""
@@ -165,15 +167,15 @@ class Run:
         assert self.words.shape[1] == n, "words do not fit"
         assert self.words.flags.c_contiguous, "words are not contiguous"
         assert self.words.dtype == np.int64, "words are not of 64 bits"
-        assert self.words_address == address(self.words), "words have moved"
         if self.marks is not None:
             assert self.marks.flags.c_contiguous, "marks are not contiguous"
             assert self.marks.dtype == np.int32, "marks are not of 32 bits"
-            assert self.marks_address == address(self.marks), "marks have moved"
-        else:
-            assert self.marks_address == 0, "there is an address and no marks"
         assert self.marks is None or self.marks.shape == (n,), "marks do not fit"
         assert self.counts is None or self.counts.shape == (n,), "counts do not fit"
+        if self.row is not None:
+            described, self.row = self.row, None
+            assert np.array_equal(described, self.describe()), "the arrays have moved"
+            self.row = described
         dead = 0 if self.marks is None else int((self.marks == DEAD).sum())
         assert dead == self.dead, f"{dead} rows are dead, not {self.dead}"
         order = np.lexsort(self.words[::-1]) if n else np.zeros(0, np.int64)
