@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.piping import Folder
+from tidelog.spark import Source
 
 HEADER = {"header": "true"}
 
@@ -96,6 +97,35 @@ def test_a_drift_of_the_schema(spark: Any, tmp_path: Path, format: str) -> None:
         ("column `y` missing; there are `x`, `why`", "3"),
     ]
     assert folder.rows("reach") == {(x, y) for x in range(1, 5) for y in range(1, 5) if x < y}
+
+
+def test_a_snapshot_that_has_drifted_leaves_the_relation_as_it_is(
+    spark: Any, tmp_path: Path
+) -> None:
+    folder = Folder(tmp_path)
+    tables = [
+        pa.table({"x": [1, 2], "y": [2, 3]}),
+        pa.table({"x": [1, 5], "z": [2, 3]}),
+        pa.table({"x": [1, 5], "z": [2, 3]}),
+        pa.table({"x": [7], "y": [8]}),
+    ]
+    source = Source(
+        "edge", mode="snapshot", frame=lambda session: session.createDataFrame(tables[0])
+    )
+    seen = []
+    while tables:
+        done = folder.run(spark, source)
+        seen.append(([(d.received, d.quarantined) for d in done], folder.rows("edge")))
+        tables.pop(0)
+    assert seen == [
+        ([(2, 0)], {(1, 2), (2, 3)}),
+        ([(2, 2)], {(1, 2), (2, 3)}),
+        ([], {(1, 2), (2, 3)}),  # told once
+        ([(1, 0)], {(7, 8)}),
+    ]
+    assert {bad["reason"] for bad in folder.quarantined()} == {
+        "column `y` missing; there are `x`, `z`"
+    }
 
 
 def test_what_a_lost_epoch_has_quarantined_is_taken_back(

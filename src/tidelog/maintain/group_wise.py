@@ -118,7 +118,7 @@ class GroupWise(Aggregate):
         group = codes[list(self._aggregation.group)]
         if not len(group):
             return np.empty((0, min(1, codes.shape[1])), np.int64)
-        return np.unique(group, axis=1)
+        return group if group.shape[1] == 1 else np.unique(group, axis=1)
 
 
 class FromRows(GroupWise):

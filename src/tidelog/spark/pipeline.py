@@ -29,6 +29,8 @@ from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.sinks import SinkRun, SinkState, writer
 from tidelog.spark.sources import Batch, FileSource, FrameSource, PolledSource, polled
 
+_DRIFT = "drift"  # the mark of a snapshot whose columns are not those of the relation
+
 
 @dataclass(frozen=True)
 class EpochDone:
@@ -285,9 +287,14 @@ class Pipeline:
             marks = {item: mark for item, mark in marks.items() if known.get(item) != mark}
             name = source.relation.name
             if source.spec.mode == "snapshot":  # it has its relation to itself
-                came, went = difference(placement.given(name), checked)
-                changes.inserted[name], changes.deleted[name] = came, went
-                changed = len(came) + len(went) > 0
+                drift = next((part.drift for part in batch.parts if part.drift), "")
+                if drift != known.get(_DRIFT, ""):
+                    marks[_DRIFT] = drift  # so that it is told once
+                changed = False
+                if not drift:  # else nobody knows what is missing: the relation stays as it is
+                    came, went = difference(placement.given(name), checked)
+                    changes.inserted[name], changes.deleted[name] = came, went
+                    changed = len(came) + len(went) > 0
             else:
                 parts.setdefault(name, []).extend(checked)
                 changed = any(len(part.rows) for part in checked)
