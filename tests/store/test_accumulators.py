@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from tests.kernel.words import seeded
 from tidelog.kernel import accumulate, groups
-from tidelog.store.accumulators import Accumulators, Operation, Sum
+from tidelog.store.accumulators import Accumulators, Sum
 from tidelog.store.codec import float_ordinal, float_ordinals, float_value
+from tidelog.store.operations import Operation
 
 Array = NDArray[np.int64]
 Group = tuple[int, ...]
@@ -139,6 +140,9 @@ def test_means_of_whole_numbers_are_rounded_once(unsigned: bool, scale: int) -> 
     for _ in range(500):
         operation = Operation.float_sum(of_floats=False, mean=True, unsigned=unsigned, scale=scale)
         edges = [lowest, highest, 0, rng.randint(-9, 9), rng.randint(lowest, highest)]
+        if rng.random() < 0.5:  # near to where a sum is no float any more
+            edges = [0, 1, -7, 2**52, 2**53 - 1, 1 - 2**53, rng.randint(-(2**53), 2**53)]
+            edges = [edge + lowest for edge in edges if edge >= 0] if unsigned else edges
         values = [rng.choice(edges) for _ in range(rng.randint(1, 12))]
         come = add(Accumulators(1, operation), [0] * len(values), values, len(values))
         exact = sum(v + (2**63 if unsigned else 0) for v in values)

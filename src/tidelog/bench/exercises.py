@@ -136,6 +136,10 @@ EXERCISES = (
         of_all(v, n) :- v = total x : { r(_, _, x, _) }, n = count x : { r(_, x, _, _) }.
         .decl by_number(g: number, n: number)
         by_number(g, n) :- asked(g), n = sum x : { r(g, _, _, x) }.
+        .decl several(h: symbol, n: number, t: float, v: float)
+        several(h, n, t, v) :-
+            r(_, h, _, _), n = count : { r(_, h, _, _) }, t = total x : { r(_, h, x, _) },
+            v = mean x : { r(_, h, x, _) }.
         """,
         {"r": [(i, "ab"[i % 2], i / 7, i) for i in range(2600)], "asked": [(1,)]},
         (

@@ -71,9 +71,11 @@ class KernelDetails:
         """Return the class and the state of each aggregate in the rules of a derived relation."""
         lines = []
         for layer in self._layers(relation):
-            if layer.aggregation is not None:
-                by = ", ".join(n for n in layer.aggregation.variables if not n.startswith("$"))
-                what = f"{layer.aggregation.op}{f' by {by}' if by else ''}"
+            if layer.aggregation is None:
+                continue
+            for part in layer.aggregation.each:
+                by = ", ".join(n for n in part.variables if not n.startswith("$"))
+                what = f"{part.op}{f' by {by}' if by else ''}"
                 lines.append(f"{what} kept by {class_of(layer.aggregation).in_words()}")
         return list(dict.fromkeys(lines))
 
@@ -125,8 +127,9 @@ class KernelDetails:
     def _aggregation(self, aggregation: Aggregation) -> str:
         group = ", ".join(self._column(aggregation.source, c) for c in aggregation.group)
         by = f" by {group}" if group else ""
+        what = ", ".join(part.op for part in aggregation.each)
         return (
-            f"{aggregation.result}: {aggregation.op} over {aggregation.source}{by};"
+            f"{aggregation.result}: {what} over {aggregation.source}{by};"
             f" {class_of(aggregation).why}"
         )
 

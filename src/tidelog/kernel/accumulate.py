@@ -150,7 +150,7 @@ def _let_go(words, state, block, shape):
 
 
 @njit(cache=True)
-def _value(operation, support, limbs, sign, low, high):
+def value_of(operation, support, limbs, sign, low, high):
     """Return the ordinal of a result, and whether it is within its type."""
     if operation[OPERATION] == COUNT_ROWS:
         return support, True
@@ -222,7 +222,7 @@ def add_up(
         slot, row = log[g, LOG_SLOT], limbs[g - first]
         sign, low, high = settle(row, row[LOW], row[HIGH])
         support = heads[slot, width + SUPPORT] + row[CHANGE]
-        value, is_valid = _value(operation, support, row, sign, low, high)
+        value, is_valid = value_of(operation, support, row, sign, low, high)
         block, shape = _keep(words, state, row, sign, low, high)
         for i in range(min(row[LOW], low), max(row[HIGH], high)):
             row[i] = 0

@@ -221,8 +221,13 @@ def float_ordinal_of(limbs, sign, low, high, exponent, count, scale):
         return ~np.int64(_INFINITY)
     if sign == 0:
         return np.int64(0)
+    is_small = exponent == 0 and (high < 2 or (high == 2 and limbs[1] < 1 << 21))
     if count == 1 and scale == 1:
         bits = _nearest(limbs, low, high, exponent)
+    elif is_small and count <= (1 << 53) // scale:
+        # Both are floats, so the processor rounds their ratio correctly, and without a loop.
+        value, divisor = limbs[0] | (limbs[1] << 32), count * scale
+        bits = np.float64(value / divisor).view(np.int64)
     else:
         bits = _nearest_ratio(limbs, low, high, exponent, count, scale)
     return ~bits if sign < 0 and bits != 0 else bits

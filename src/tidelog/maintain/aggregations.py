@@ -7,10 +7,13 @@ from tidelog.maintain.extremes import Extremes
 from tidelog.maintain.registered import GroupSums, SetFunctions
 from tidelog.maintain.scans import Scans
 from tidelog.maintain.sets import Sets
+from tidelog.maintain.sibling_sums import Siblings
 from tidelog.maintain.sums import Sums
 from tidelog.plan.lowered import Aggregation
 
-CLASSES: tuple[type[Aggregate], ...] = (Sums, Extremes, Scans, Sets, GroupSums, SetFunctions)
+CLASSES: tuple[type[Aggregate], ...] = (
+    Siblings, Sums, Extremes, Scans, Sets, GroupSums, SetFunctions,
+)  # fmt: skip
 
 
 def class_of(aggregation: Aggregation) -> type[Aggregate]:

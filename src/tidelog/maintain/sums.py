@@ -10,9 +10,13 @@ however large the groups are, and the result does not depend on what was there b
 
 A sum of whole numbers that leaves the range of its type is an error, if anybody asks for that
 group. A group that nobody asks for has no row then; its sum is kept as any other.
+
+Several aggregates of the same rows and groups are kept together, by maintain/sibling_sums.py.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +26,8 @@ from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.accumulators import Accumulators, Operation
+from tidelog.store.accumulators import Accumulators
+from tidelog.store.operations import Operation
 from tidelog.store.relation import Delta, StoredRelation, Version
 from tidelog.values.types import Kind
 
@@ -38,14 +43,17 @@ class Sums(Aggregate):
     @classmethod
     def takes(cls, aggregation: Aggregation) -> bool:
         """Return whether an aggregate is a count of rows, a sum or a mean."""
-        return aggregation.target is None or aggregation.op in ("sum", "mean", "total")
+        is_sum = aggregation.target is None or aggregation.op in ("sum", "mean", "total")
+        return is_sum and not aggregation.parts
 
     def __init__(self, catalog: Catalog, aggregation: Aggregation) -> None:
         super().__init__(catalog, aggregation)
         self._key = np.array(aggregation.group, np.int64)
         self._own_key = np.arange(len(aggregation.group))
-        self._sums = Accumulators(len(aggregation.group), _operation(aggregation))
-        self._result.attached.append(self._sums)
+        self._sums = self._new_sums()
+        parts = self._sums_of_parts()
+        self._result.attached.extend(dict.fromkeys(sums for _, sums in parts))
+        self._limited = [pair for pair in parts if operation_of(pair[0]).may_overflow]
         # The view that copies them has the rows. What was there before is known from the sums.
         self._stores_rows = not catalog.is_only_copied(aggregation.result)
         if not self._stores_rows:
@@ -66,7 +74,7 @@ class Sums(Aggregate):
             return
         self._sums.clear()
         columns = self._source.ordinals(self._source.rows(Version.NEW))
-        self._sums.add(columns, self._key, self._aggregation.target, columns.shape[1])
+        self._add_to(self._sums, columns, columns.shape[1])
         self._sums.commit()
 
     def prepare(self) -> None:
@@ -95,16 +103,17 @@ class Sums(Aggregate):
         if asked:
             assert self._wanted is not None
             groups = self._wanted.ordinals(self._wanted.delta.inserted)
-            overflowing = self._sums.overflowing(groups, self._own_key)
-            if len(overflowing):
-                raise self._overflow(groups[:, overflowing[0]])
+            for part, sums in self._limited:
+                overflowing = sums.overflowing(groups, self._own_key)
+                if len(overflowing):
+                    raise self._overflow(groups[:, overflowing[0]], part, sums)
 
     def check(self) -> None:
         """Assert that sums and result are those of the source."""
         self._sums._check()
-        fresh = Accumulators(len(self._own_key), _operation(self._aggregation))
+        fresh = self._new_sums()
         columns = self._source.ordinals(self._source.rows(Version.NEW))
-        _, come = fresh.add(columns, self._key, self._aggregation.target, columns.shape[1])
+        _, come = self._add_to(fresh, columns, columns.shape[1])
         assert fresh.contents() == self._sums.contents(), "the sums are not those of the rows"
         rows = self._catalog.pack(self._aggregation.result, come)
         if not self._stores_rows:
@@ -113,24 +122,38 @@ class Sums(Aggregate):
 
     # --- adding up ---
 
+    def _new_sums(self) -> Any:
+        """Return what keeps the sums of the groups, without any."""
+        return Accumulators(len(self._own_key), operation_of(self._aggregation))
+
+    def _sums_of_parts(self) -> list[tuple[Aggregation, Accumulators]]:
+        """Return each aggregate, with the sums it is computed from."""
+        return [(self._aggregation, self._sums)]
+
+    def _add_to(self, sums: Any, columns: Array, added: int) -> tuple[Array, Array]:
+        """Add rows to the groups; return the result rows that go and those that come."""
+        found: tuple[Array, Array] = sums.add(columns, self._key, self._aggregation.target, added)
+        return found
+
     def _add(self, columns: Array, inserted: int | None) -> tuple[Array, Array]:
         """Add rows to their groups, those behind `inserted` are taken away.
 
         Returns the result rows that go and those that come, as ordinals.
         """
         added = columns.shape[1] if inserted is None else inserted
-        sums = self._sums
-        gone, come = sums.add(columns, self._key, self._aggregation.target, added)
-        if sums.some_beyond:
-            for group in sums.touched_overflowing().T:
-                if self._is_asked(group):
-                    raise self._overflow(group)
-        values, domain = come[-1], self._result.domains[-1]
-        if len(values):
-            extremes = values.tolist() if len(values) == 1 else (values.min(), values.max())
-            for extreme in extremes:
-                if not domain.covers(int(extreme), int(extreme)):
-                    raise DomainOverflow(domain, int(extreme))
+        gone, come = self._add_to(self._sums, columns, added)
+        for part, sums in self._limited:
+            if sums.some_beyond:
+                for group in sums.touched_overflowing().T:
+                    if self._is_asked(group):
+                        raise self._overflow(group, part, sums)
+        if come.shape[1]:
+            key = len(self._own_key)
+            for values, domain in zip(come[key:], self._result.domains[key:], strict=True):
+                extremes = values.tolist() if len(values) == 1 else (values.min(), values.max())
+                for extreme in extremes:
+                    if not domain.covers(int(extreme), int(extreme)):
+                        raise DomainOverflow(domain, int(extreme))
         return gone, come
 
     def _is_asked(self, group: Array) -> bool:
@@ -139,9 +162,10 @@ class Sums(Aggregate):
             return True
         return _has(self._wanted, group if len(group) else np.zeros(1, np.int64))
 
-    def _overflow(self, group: Array) -> EvaluationError:
-        aggregation = self._aggregation
-        rows = int(self._sums.support(group[: len(self._own_key), None], self._own_key)[0])
+    def _overflow(
+        self, group: Array, aggregation: Aggregation, sums: Accumulators
+    ) -> EvaluationError:
+        rows = int(sums.support(group[: len(self._own_key), None], self._own_key)[0])
         decoder, types = self._catalog.codec.decoder, self._catalog.types(aggregation.result)
         values = {
             name: decoder(type_)(ordinal)
@@ -162,7 +186,7 @@ def _has(relation: StoredRelation, ordinals: Array) -> bool:
     return all(fits) and bool(relation.find(relation.pack(row)).present[0])
 
 
-def _operation(aggregation: Aggregation) -> Operation:
+def operation_of(aggregation: Aggregation) -> Operation:
     """Return what is computed from the sum of a group."""
     type_ = aggregation.target_type
     if aggregation.target is None or type_ is None:

@@ -18,7 +18,7 @@ from tidelog.source import Span
 from tidelog.values.algebra import SetFunction
 from tidelog.values.types import Kind, Type, set_type
 
-_NEUTRAL: dict[str, Any] = {"count": 0, "sum": 0, "total": 0.0, "setof": frozenset(), "concat": ""}
+NEUTRAL: dict[str, Any] = {"count": 0, "sum": 0, "total": 0.0, "setof": frozenset(), "concat": ""}
 
 
 class Lowering(Protocol):
@@ -72,6 +72,8 @@ class AggregateLowering:
         self._whole = whole
         self._body = body
         self._reduce = reduce
+        self._replaced: tuple[p.Reduce, ...] = (reduce,)
+        """The literals of the rule that the atom takes the place of."""
         self._head = head
         self._text = text
         self._span = span
@@ -82,11 +84,10 @@ class AggregateLowering:
         types = dict(self._all_types())
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
         # A failure counts only in groups that are asked for: what can fail is computed only there.
-        needs_wanted = self._needs_outer() or self._body_may_fail()
+        needs_wanted = self._needs_outer() or self._body_may_fail((reduce.target,))
         algebra = None if reduce.registered is None else reduce.registered.algebra
-        meets_empty = reduce.op in _NEUTRAL and not self._asks_only_groups_with_rows()
-        may_overflow = reduce.op == "sum" and reduce.result.type.kind is not Kind.FLOAT
-        may_fail = may_overflow or algebra is not None
+        meets_empty = reduce.op in NEUTRAL and not self._asks_only_groups_with_rows()
+        may_fail = may_overflow(reduce) or algebra is not None
         asks_some = may_fail and not self._asks_for_all()
         wanted = self._wanted(group) if needs_wanted or meets_empty or asks_some else None
         source, columns = self._source(group, types, wanted if needs_wanted else None)
@@ -110,7 +111,7 @@ class AggregateLowering:
             )  # fmt: skip
         if meets_empty:
             assert wanted is not None
-            result = self._with_neutral(result, source, columns, group, wanted)
+            result = self._with_neutral(result, source, columns, group, wanted, (reduce,))
         return p.Atom(result, (*group, reduce.result), reduce.span)
 
     def _count_values(
@@ -161,10 +162,11 @@ class AggregateLowering:
         if self._reduce.target is not None:
             yield from types_of((self._reduce.target,))
 
-    def _body_may_fail(self) -> bool:
+    def _body_may_fail(self, targets: Iterable[p.Term | None]) -> bool:
         """Return whether computing the rows to aggregate can fail."""
-        target = self._reduce.target
-        return (target is not None and _may_fail(target)) or any(map(_fails, self._reduce.body))
+        return any(target is not None and _may_fail(target) for target in targets) or any(
+            map(_fails, self._reduce.body)
+        )
 
     def _needs_outer(self) -> bool:
         """Return whether the body cannot find the values of the shared variables by itself."""
@@ -206,7 +208,7 @@ class AggregateLowering:
         while moved:
             moved = False
             for literal in self._body:
-                if literal in kept or literal is self._reduce:
+                if literal in kept or any(literal is own for own in self._replaced):
                     continue
                 if isinstance(literal, p.Reduce) and not aggregates:
                     continue
@@ -280,29 +282,22 @@ class AggregateLowering:
         columns: tuple[int, ...],
         group: tuple[p.Var, ...],
         wanted: str,
+        reduces: tuple[p.Reduce, ...],
     ) -> str:
-        """Return the relation that also has the groups without rows, with the neutral element."""
-        reduce = self._reduce
-        type_ = reduce.result.type
-        value = p.Var("%value", type_)
-        name = self._whole.fresh_relation(f"{reduce.op}@value", [*(v.type for v in group), type_])
-        span = reduce.span
-        self._whole.add_rule(
-            name, (*group, value), (p.Atom(result, (*group, value), span),), self._text, self._span
-        )
+        """Return the relation that also has the groups without rows, with the neutral elements."""
+        span = self._reduce.span
+        values = tuple(p.Var(f"%value{i}", r.result.type) for i, r in enumerate(reduces))
+        row = (*group, *values)
+        name = self._whole.fresh_relation(f"{joined(reduces)}@value", [v.type for v in row])
+        self._whole.add_rule(name, row, (p.Atom(result, row, span),), self._text, self._span)
         arity = len(self._whole.relations[source])
         args: list[p.Term] = [p.Wildcard(t) for t in self._whole.relations[source]]
         for column, variable in zip(columns, group, strict=False):
             args[column] = variable
         assert len(args) == arity
-        neutral = _NEUTRAL[reduce.op]
-        if type_.kind is Kind.FLOAT:
-            neutral = 0.0
-        elif type_.kind is Kind.DECIMAL:
-            neutral = Decimal(0).scaleb(-type_.scale)
         self._whole.add_rule(
             name,
-            (*group, p.Const(neutral, type_)),
+            (*group, *map(_neutral, reduces)),
             (
                 p.Atom(wanted, group, span),
                 p.Atom(source, tuple(args), span, negated=True),
@@ -311,6 +306,27 @@ class AggregateLowering:
             self._span,
         )
         return name
+
+
+def joined(reduces: tuple[p.Reduce, ...]) -> str:
+    """Return what a relation with the results of aggregates is called."""
+    return "+".join(reduce.op for reduce in reduces)
+
+
+def may_overflow(reduce: p.Reduce) -> bool:
+    """Return whether the result can be beyond its type."""
+    return reduce.op == "sum" and reduce.result.type.kind is not Kind.FLOAT
+
+
+def _neutral(reduce: p.Reduce) -> p.Const:
+    """Return what an aggregate of nothing is."""
+    type_ = reduce.result.type
+    neutral = NEUTRAL[reduce.op]
+    if type_.kind is Kind.FLOAT:
+        neutral = 0.0
+    elif type_.kind is Kind.DECIMAL:
+        neutral = Decimal(0).scaleb(-type_.scale)
+    return p.Const(neutral, type_)
 
 
 def _is_of_set(reduce: p.Reduce) -> bool:

@@ -17,7 +17,8 @@
   Where the rule asks only for groups that have rows (plan/implied.py) the result is all it takes.
   Of a set only the values matter, and not how often the body finds them: the source of `setof`
   has no other columns than the group and the value. And of `q(x, _)` in the rule around an
-  aggregate only the projection to `x` is read (plan/outer.py).
+  aggregate only the projection to `x` is read (plan/outer.py). Sums over the same rows, by the
+  same groups, are one relation (plan/siblings.py).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
 from tidelog.logic.graph import components
 from tidelog.logic.safety import newly_bound, pattern_variables, term_variables
-from tidelog.plan.aggregates import AggregateLowering, types_of
+from tidelog.plan.aggregates import types_of
 from tidelog.plan.body import (
     Apply,
     Assign,
@@ -44,9 +45,9 @@ from tidelog.plan.body import (
     Unpack,
 )
 from tidelog.plan.externals import UNORDERED, is_external
-from tidelog.plan.implied import without_implied
 from tidelog.plan.lowered import Aggregation, Layer, Lowered
 from tidelog.plan.outer import without_unasked
+from tidelog.plan.siblings import without_aggregates
 from tidelog.source import Span
 from tidelog.values.types import NUMBER, Type
 
@@ -116,13 +117,8 @@ class _Lowering:
         """Lower one rule; what it implies is added as well."""
         if any(isinstance(literal, p.Reduce) for literal in body):
             body = without_unasked(body, args, self.stratum_of(head), self.projection)
-        plain: list[p.Literal] = []
-        for literal in without_implied(body):
-            if isinstance(literal, p.Reduce):
-                plain.append(AggregateLowering(self, body, literal, head, text, span).atom())
-            else:
-                plain.append(literal)
-        self.rules.append(_RuleLowering(self, tuple(plain)).rule(head, args, text, span))
+        plain = without_aggregates(self, body, head, args, text, span)
+        self.rules.append(_RuleLowering(self, plain).rule(head, args, text, span))
 
     def projection(self, relation: str, columns: tuple[int, ...]) -> str:
         """Return the relation that holds some columns of another."""

@@ -14,7 +14,11 @@ from tidelog.values.types import Type
 
 @dataclass(frozen=True)
 class Aggregation:
-    """A relation whose rows are (group.., aggregate), one for each group of `source`."""
+    """A relation whose rows are (group.., aggregate), one for each group of `source`.
+
+    Several aggregates of the same groups are one relation of (group.., aggregate..). The fields are
+    then those of the first; all of them are in `parts`.
+    """
 
     result: str
     source: str
@@ -35,6 +39,13 @@ class Aggregation:
     """Of an aggregate that is registered from Python."""
     variables: tuple[str, ...] = ()
     """The names of the group's variables, for messages."""
+    parts: tuple[Aggregation, ...] = ()
+    """What a row has behind its group, if that is more than one aggregate (plan/siblings.py)."""
+
+    @property
+    def each(self) -> tuple[Aggregation, ...]:
+        """The aggregates that a row has, from left to right."""
+        return self.parts or (self,)
 
 
 @dataclass(frozen=True)

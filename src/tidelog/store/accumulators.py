@@ -21,6 +21,7 @@ from tidelog.kernel import accumulate as k
 from tidelog.kernel import exact
 from tidelog.kernel import groups as g
 from tidelog.kernel.adopt import UNIT_SHIFT, adopt
+from tidelog.store.operations import Operation
 from tidelog.store.sums_capture import SavedSums, SumsCapture
 
 Array = NDArray[np.int64]
@@ -32,41 +33,6 @@ _PART = 1 << k.PART_SHIFT
 _MANY = 4096  # so many rows have their keys looked up in an array, not in the hash table
 _NO_PLACES = np.zeros(0, np.int32)
 _NO_ORDER = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """What is computed from the sum of a group, as the kernel reads it."""
-
-    numbers: Array
-
-    @classmethod
-    def count(cls) -> Operation:
-        """Return the count of rows."""
-        return cls._of(k.COUNT_ROWS)
-
-    @classmethod
-    def whole_sum(cls, *, unsigned: bool = False, most: int = 0) -> Operation:
-        """Return a sum of whole numbers, below `most` in size; 0 stands for 64 bits."""
-        return cls._of(k.WHOLE_SUM, bias=unsigned, most=most)
-
-    @classmethod
-    def float_sum(
-        cls, *, of_floats: bool, mean: bool, unsigned: bool = False, scale: int = 1
-    ) -> Operation:
-        """Return a sum or a mean that is a float; whole numbers are divided by `scale`."""
-        return cls._of(k.FLOAT_RESULT, of_floats, unsigned, mean, scale)
-
-    @classmethod
-    def _of(
-        cls, what: int, is_float: bool = False, bias: bool = False, mean: bool = False,
-        scale: int = 1, most: int = 0,
-    ) -> Operation:  # fmt: skip
-        numbers = np.zeros(k.OPERATION_SIZE, np.int64)
-        numbers[k.OPERATION], numbers[k.IS_FLOAT], numbers[k.IS_MEAN] = what, is_float, mean
-        # The ordinal of an unsigned number is 2**63 below it.
-        numbers[k.HIGH_BIAS], numbers[k.SCALE], numbers[k.MOST] = bias << 31, scale, most
-        return cls(numbers)
 
 
 @dataclass(frozen=True)
@@ -244,6 +210,10 @@ class Accumulators:
         fields = heads[:, self._key :]
         is_beyond = (fields[:, g.SUPPORT] > 0) & (fields[:, g.SHAPE] & k.VALID == 0)
         return np.ascontiguousarray(heads[is_beyond, : self._key].T)
+
+    def touched(self) -> tuple[Array, NDArray[np.uint32], Array]:
+        """Return heads and words, and the log of the groups of this epoch."""
+        return self._heads, self._words, self._log[: self._state[g.TOUCHED]]
 
     def support(self, columns: Array, key: Array) -> Array:
         """Return how many rows each of the groups has."""

@@ -121,8 +121,9 @@ def _delete_maximum(database: Database, size: int, rounds: int) -> Iterator[Figu
 def _bulk(request: Request) -> Iterator[Figure]:
     """Measure exact sums of floats of all sizes, against sums that are not exact."""
     from tidelog.bench.exercises import warm_up
-    from tidelog.store.accumulators import Accumulators, Operation
+    from tidelog.store.accumulators import Accumulators
     from tidelog.store.codec import float_ordinals, float_value
+    from tidelog.store.operations import Operation
 
     warm_up()
     n = 1_000_000 if request.is_full else 20_000

@@ -1,0 +1,137 @@
+"""Several aggregates of the same rows by the same groups: counts, sums and means.
+
+What a group adds up to is kept once for each column that is added up (store/accumulators.py). The
+number of its rows is there already, and a sum and a mean of one column come from the same sum. All
+are given the same rows in the same order, so they number the groups of an epoch alike, and what
+they make of a group is put together by its number (kernel/siblings.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import exact
+from tidelog.kernel import siblings as kernel
+from tidelog.store.accumulators import Accumulators, Sum
+from tidelog.store.operations import Operation
+
+Array = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class _Results:
+    """The results that come from the sum of one column."""
+
+    sums: Accumulators
+    target: int | None
+    operations: Array
+    """What is computed, in the order of `places`."""
+    kept: int
+    """Which of them the sums keep."""
+    places: Array
+    """Where they are among all results."""
+
+
+class SiblingSums:
+    """Groups with the sums of some columns, and several results."""
+
+    def __init__(self, key: int, parts: Sequence[tuple[Operation, int | None]]) -> None:
+        """Make sums for groups with a key of so many columns; parts are (operation, column)."""
+        self._key, self._parts = key, len(parts)
+        targets = [target for _, target in parts]
+        columns: list[int | None] = [t for t in dict.fromkeys(targets) if t is not None]
+        columns = columns or [None]  # nothing but counts
+        # Every sum counts the rows of its groups: the first of them tells.
+        whose = [columns[0] if target is None else target for target in targets]
+        self._results = [
+            _results_of(key, column, {i: parts[i][0] for i, t in enumerate(whose) if t == column})
+            for column in columns
+        ]
+        self.each = [results.sums for results in self._results]
+        """One for each column that is added up."""
+        self.of_parts = [self.each[columns.index(column)] for column in whose]
+        """For each part the sums that it is computed from."""
+        self._limbs = np.zeros(exact.SIZE, np.int64)
+        self._scratch = self._scratch_for(1)
+
+    def clear(self) -> None:
+        """Forget all groups."""
+        for sums in self.each:
+            sums.clear()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether files hold the groups, and nobody has needed them yet."""
+        return all(sums.is_kept for sums in self.each)
+
+    def add(self, columns: Array, key: Array, added: int) -> tuple[Array, Array]:
+        """Add the first `added` of the rows to their groups, and take the others away.
+
+        Returns the result rows that go and those that come: columns of ordinals, the key and the
+        results. If one result of a group changes its row does; a group has a row if it has rows and
+        none of its sums is beyond its type.
+        """
+        for results in self._results:
+            results.sums.add(columns, key, results.target, added)
+        heads, _, log = self.each[0].touched()
+        groups = len(log)
+        scratch = self._scratch if groups == 1 else self._scratch_for(groups)
+        for results in self._results:
+            kernel.write_results(
+                *results.sums.touched(), results.operations, results.kept, results.places,
+                results is self._results[0], self._limbs, *scratch,
+            )  # fmt: skip
+        gone = np.empty((self._key + self._parts, groups), np.int64)
+        come = np.empty((self._key + self._parts, groups), np.int64)
+        went, came = kernel.changed_rows(heads, log, *scratch, gone, come)
+        return gone[:, :went], come[:, :came]
+
+    def _scratch_for(self, groups: int) -> tuple[Array, Array, Flags, Flags]:
+        """Return room for the results before and after an epoch, and for which groups have any."""
+        return (
+            np.empty((self._parts, groups), np.int64), np.empty((self._parts, groups), np.int64),
+            np.empty(groups, np.bool_), np.empty(groups, np.bool_),
+        )  # fmt: skip
+
+    def commit(self) -> None:
+        """Keep what the epoch has added."""
+        for sums in self.each:
+            sums.commit()
+
+    # --- for debugging and tests ---
+
+    def contents(self) -> list[dict[tuple[int, ...], Sum]]:
+        """Return the sums of all groups, for each column that is added up."""
+        return [sums.contents() for sums in self.each]
+
+    def _check(self) -> None:
+        """Assert that all have the same groups. Between epochs only."""
+        for sums in self.each:
+            sums._check()
+        first, *others = (
+            {key: found.support for key, found in contents.items()} for contents in self.contents()
+        )
+        assert all(other == first for other in others), "sums of other groups"
+        assert not self._limbs.any(), "limbs are left over"
+
+
+def _results_of(key: int, target: int | None, parts: Mapping[int, Operation]) -> _Results:
+    """Make the sums of a column, and what is computed from them; parts by their places."""
+    operations = list(parts.values())
+    # Whether a sum is beyond its type must be known; and what only counts keeps no sum at all.
+    kept = max(
+        range(len(operations)),
+        key=lambda i: (operations[i].may_overflow, not operations[i].is_count),
+    )
+    return _Results(
+        Accumulators(key, operations[kept]),
+        target,
+        np.array([operation.numbers for operation in operations]),
+        kept,
+        np.array(list(parts), np.int64),
+    )
