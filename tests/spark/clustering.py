@@ -16,27 +16,29 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark import TaskContext
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.spark.piping import PROGRAM, Folder, expected
-from tidelog.spark import Pipeline, open_session, placement_sharded
-from tidelog.spark.shard_task import Work
+from tidelog.spark import Pipeline, open_session, shard_letter, shard_task
 
 EPOCHS = 4
 SHARDS = 2
 
 
-class SlowWork(Work):
-    """Work whose first task waits, so that there is time to kill it."""
-
-    def __call__(self, batches: Any) -> Any:
-        first = Path(self.folder).parent / "first"
-        if self.epoch == 1:
-            with suppress(FileNotFoundError):
-                first.unlink()
-                (first.parent / "busy").write_text(str(os.getpid()))
-                time.sleep(60)
-        yield from super().__call__(batches)
+def slow_letter(batches: Any) -> Any:
+    """Do what a letter tells; the first task waits, so that there is time to kill it."""
+    context = TaskContext.get()
+    assert context is not None
+    work = shard_letter.read(str(context.getLocalProperty(shard_task.LETTER)))
+    first = Path(work.folder).parent / "first"
+    if work.epoch == 1:
+        with suppress(FileNotFoundError):
+            first.unlink()
+            (first.parent / "busy").write_text(str(os.getpid()))
+            time.sleep(60)
+    yield from work(batches)
 
 
 def kill_when_busy(state: Path, kill: Any) -> threading.Thread:
@@ -93,7 +95,7 @@ def run(folder: Folder, master: str, kill: Any) -> None:
     state = folder.path / "state"
     state.mkdir()
     (state / "first").touch()
-    placement_sharded.Work = SlowWork  # type: ignore[misc]
+    shard_task.do_letter = slow_letter
     watching = kill_when_busy(state, kill)
     settings = {
         "spark.driver.host": "127.0.0.1",

@@ -14,7 +14,7 @@ import pytest
 from tests.spark.piping import PROGRAM, Folder, expected
 from tidelog.cli.main import main
 from tidelog.errors import DataError, UsageError
-from tidelog.spark import Pipeline, Sink, Source
+from tidelog.spark import Pipeline, Sink, Source, shard_job, shard_task
 from tidelog.spark.placements import choose
 from tidelog.spark.shard_task import forget
 
@@ -122,8 +122,9 @@ def test_an_error_in_a_shard_ends_the_epoch(spark: Any, tmp_path: Path) -> None:
         assert set(Views(pipeline).view("q")) == {(1, 6), (2, 3), (3, 2), (6, 1)}
 
 
+@pytest.mark.parametrize("way", ["letter", "function"])
 def test_workers_that_die_and_tasks_that_run_again(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Sharded(tmp_path)
     edge = folder.source("edge", "csv", mode="changes")
@@ -131,7 +132,16 @@ def test_workers_that_die_and_tasks_that_run_again(
     folder.run(spark, edge)
     flag = tmp_path / "die"
     flag.write_text("once")
-    monkeypatch.setattr("tidelog.spark.placement_sharded.Work", dying(str(flag)))
+    if way == "letter":
+        monkeypatch.setattr(shard_task, "do_letter", dying(shard_task.do_letter, str(flag)))
+    else:  # the letter is too long, so that the work is the function of the job
+        monkeypatch.setattr(shard_job, "_LONG", 0)
+        planned = shard_job.BySpark._planned
+        monkeypatch.setattr(
+            shard_job.BySpark,
+            "_planned",
+            lambda self, count, task: planned(self, count, dying(task, str(flag))),
+        )
     folder.write("edge/1", "+,3,4\n-,1,2\n")
     folder.run(spark, edge)
     assert not flag.exists()
@@ -142,30 +152,24 @@ def test_workers_that_die_and_tasks_that_run_again(
         pipeline.start(spark)
         facts = {"edge": {(2, 3), (3, 4), (4, 1)}}
         assert set(Views(pipeline).view("reach")) == expected(PROGRAM, facts, "reach")
+    assert spark.sparkContext.getLocalProperty(shard_task.LETTER) is None
 
 
-def dying(flag: str) -> Any:
-    """Return work whose first task to come does everything, and then ends its process."""
-    from tidelog.spark.shard_task import Work
+def dying(task: Any, flag: str) -> Any:
+    """Return a task of which the first one to come does everything, and then ends its process."""
 
-    def work(*args: Any, **keys: Any) -> Any:
-        made = Work(*args, **keys)
+    def run(batches: Any) -> Any:
+        import os as system
 
-        def run(batches: Any) -> Any:
-            import os as system
+        answers = list(task(batches))
+        try:
+            system.unlink(flag)
+        except FileNotFoundError:
+            yield from answers
+            return
+        system._exit(1)
 
-            answers = list(made(batches))
-            try:
-                system.unlink(flag)
-            except FileNotFoundError:
-                yield from answers
-                return
-            system._exit(1)
-
-        run.folder, run.token, run.sides = made.folder, made.token, made.sides  # type: ignore[attr-defined]
-        return run
-
-    return work
+    return run
 
 
 FILE = """

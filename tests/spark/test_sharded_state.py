@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,9 +25,11 @@ from tidelog.plan import order
 from tidelog.plan.sharding import NotSharded
 from tidelog.plan.sharding_search import shard
 from tidelog.reference import evaluate
-from tidelog.spark import placement_sharded, shard_task
+from tidelog.spark import placement_sharded, shard_letter, shard_task
 from tidelog.spark.placement_driver import Changes, Count
 from tidelog.spark.placement_sharded import ShardedPlacement
+from tidelog.spark.shard_job import Told, here
+from tidelog.spark.sparing import Spared
 
 PROGRAMS = int(os.environ.get("TIDELOG_PROGRAMS", "500")) // 25
 
@@ -35,6 +39,13 @@ def nothing_kept() -> Iterator[None]:
     shard_task._kept.clear()
     yield
     shard_task._kept.clear()
+
+
+def by_letter(work: shard_task.Work) -> list[Told]:
+    """Do work in this process, as it comes out of a letter."""
+    got = shard_letter.read(shard_letter.written(work))
+    assert got == work
+    return here(got)
 
 
 class Histories:
@@ -54,7 +65,9 @@ class Histories:
         views = list(program.relations)
 
         def opened() -> ShardedPlacement:
-            return ShardedPlacement(program, folder, sharding.grid.sides, 1000, views)
+            found = ShardedPlacement(program, folder, sharding.grid.sides, 1000, views)
+            found._run = by_letter
+            return found
 
         placement = opened()
         before: Mapping[str, Any] = {}
@@ -212,6 +225,22 @@ def test_attempts_of_a_partition_take_one_shard_and_partitions_all(tmp_path: Pat
             got = list(pool.map(lambda p, w=work: (p, shard_task._claimed(w, p)), attempts))
         assert len(set(got)) == shards
         assert {shard for _, shard in got} == set(range(shards))
+
+
+def test_a_shard_that_is_let_go_gives_its_memory_back(tmp_path: Path) -> None:
+    placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
+    placement.apply(rows(1, 2, 3))
+    engines = [weakref.ref(shard.engine) for shard in shard_task._kept.values()]
+    try:
+        Spared.at_task()
+        assert gc.get_freeze_count()
+        shard_task.forget()
+        assert not gc.get_freeze_count()
+        gc.collect()
+        assert [engine() for engine in engines] == [None, None]
+    finally:
+        Spared.nothing()
+        placement.close()
 
 
 def test_files_that_are_damaged_are_noticed(tmp_path: Path) -> None:

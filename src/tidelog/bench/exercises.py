@@ -12,11 +12,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tidelog.engine.database import Database
 from tidelog.engine.kernel import KernelEngine
+from tidelog.engine.last_words import last_words
+from tidelog.engine.shards import Router
 from tidelog.engine.transaction import Transaction
 from tidelog.errors import EvaluationError
+from tidelog.logic.program import Program
 from tidelog.maintain.elastic import Elastic
+from tidelog.plan.sharding import Grid
+from tidelog.plan.sharding_search import on_grid
 from tidelog.values.types import Row
 
 Facts = Mapping[str, list[Row]]
@@ -206,6 +213,8 @@ def exercise_kernels() -> Iterator[str]:
         yield exercise.name
     _open_again()
     yield "files"
+    _route()
+    yield "shards"
 
 
 def warm_up() -> None:
@@ -244,6 +253,14 @@ def _open_again() -> None:
         Database(program, facts={"p": [(f"{i}", i) for i in range(20)]}, path=folder).close()
         with Database(program, path=folder) as database:
             _apply(database, {"p": facts}, {})
+
+
+def _route() -> None:
+    """Tell the shards of rows, and what was said of them last."""
+    program = Program.parse(".decl p(x: number, y: number)")
+    router = Router(program, on_grid(program, Grid((2,))))
+    router.split("p", [(i, i) for i in range(9)])
+    last_words([(np.zeros((2, 2), np.int64), np.array([True, False]))])
 
 
 def _apply(database: Database, inserted: Facts, deleted: Facts) -> Transaction:

@@ -255,7 +255,7 @@ class KernelEngine:
         """Commit one epoch of given rows, as columns of ordinals, none of which is stated."""
         with Interrupts() as interrupts:
             self._catalog.meter.interrupts = interrupts
-            return self._keep(encoded, self._given_facts)[1]
+            return self._keep(encoded, self._given_facts, told=False)[1]
 
     def replay(
         self, encoded: Mapping[str, tuple[Array, Array]], given_facts: dict[str, set[Row]]
@@ -264,15 +264,20 @@ class KernelEngine:
         meter = self._catalog.meter
         with Interrupts() as interrupts, meter.unlimited():
             meter.interrupts = interrupts
-            self._keep(encoded, given_facts)
+            self._keep(encoded, given_facts, told=False)
 
     def _keep(
         self,
         encoded: Mapping[str, tuple[Array, Array]],
         given_facts: dict[str, set[Row]],
         tables: Collection[str] = (),
+        *,
+        told: bool = True,
     ) -> tuple[_Written, tuple[LayerReport, ...], dict[str, NetChange]]:
-        """Compute an epoch and commit it; return what it wrote, what was done, what changed."""
+        """Compute an epoch and commit it; return what it wrote, what was done, what changed.
+
+        What changes nothing is `told` to those who ask for it.
+        """
         catalog = self._catalog
         catalog.meter.start()
         is_wider = False
@@ -284,7 +289,7 @@ class KernelEngine:
             catalog.relayout()
         while True:
             try:
-                written = self._change_given(encoded, tables)
+                written = self._change_given(encoded, tables, told)
                 layers = self._run_layers()
                 if catalog.checked:
                     self._functional.check(new_only=True)
@@ -318,7 +323,7 @@ class KernelEngine:
             relation.abort()
 
     def _change_given(
-        self, encoded: Mapping[str, tuple[Array, Array]], tables: Collection[str]
+        self, encoded: Mapping[str, tuple[Array, Array]], tables: Collection[str], told: bool
     ) -> _Written:
         """Write the given rows of the epoch; tell those that change nothing.
 
@@ -332,13 +337,13 @@ class KernelEngine:
             if name in tables and more.shape[1] and less.shape[1]:
                 more, less = without(more, less), without(less, more)
             new, present = relation.split(more)
-            absent, gone = relation.split(less)
+            gone, places, absent = relation.present(less)
+            relation.remove(gone, places)
             relation.add(new, None, None)
-            relation.remove(gone)
             relation.delta = Delta(new, gone)
             written.inserted += new.shape[1]
             written.deleted += gone.shape[1]
-            if name not in tables and (present.shape[1] or absent.shape[1]):
+            if told and name not in tables and (present.shape[1] or absent.shape[1]):
                 written.ignored[name] = Ignored(
                     frozenset(catalog.decode(name, present)),
                     frozenset(catalog.decode(name, absent)),

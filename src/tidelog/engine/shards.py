@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tidelog.kernel import routing
 from tidelog.logic.program import Program
 from tidelog.plan.sharded_program import sharded_program
 from tidelog.plan.sharding import SCATTERED, Placement, Sharding, Version
@@ -27,16 +28,14 @@ Column = Callable[[int], Hashes]
 
 _ORDINALS = Codec({})  # of types that need no dictionary
 _BASE = np.uint64(0x100000001B3)
-_SEED = 0x9E3779B97F4A7C15
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def hash_numbers(numbers: NDArray[Any]) -> Hashes:
-    """Return the hashes of 64-bit numbers: the finaliser of splitmix64."""
-    bits = numbers.view(np.uint64) + np.uint64(_SEED)
-    bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
-    bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
-    return np.asarray(bits ^ (bits >> np.uint64(31)))
+    """Return the hashes of 64-bit numbers."""
+    bits = np.ascontiguousarray(numbers).view(np.uint64)
+    hashes = np.empty(len(bits), np.uint64)
+    routing.mix(bits.ctypes.data, len(bits), hashes)
+    return hashes
 
 
 def hash_texts(lengths: NDArray[np.int64], data: NDArray[np.uint8]) -> Hashes:
@@ -94,20 +93,15 @@ class Router:
         scattered = placement == SCATTERED
         if scattered:  # given rows of it can be anywhere, once
             placement = self._scattered[version.relation]
-        coordinates: list[Hashes | None] = []
-        for side, at in zip(self._sides, placement, strict=True):
-            # Sides have hashes of their own, or rows would gather on a diagonal.
-            seed = np.uint64(len(coordinates))
-            coordinates.append(
-                None if at is None else hash_numbers(column(at) ^ seed) % np.uint64(side)
-            )
+        hashes = [None if at is None else column(at) for at in placement]
 
         def mask(shard: int) -> Bools:
             found = np.ones(count, np.bool_)
             where = self.sharding.grid.coordinates(shard)
-            for hashes, at in zip(coordinates, where, strict=True):
-                if hashes is not None:
-                    found &= hashes == np.uint64(at)
+            # Sides have hashes of their own, or rows would gather on a diagonal.
+            for number, (side, at, own) in enumerate(zip(self._sides, where, hashes, strict=True)):
+                if own is not None:
+                    routing.keep(own, np.uint64(number), np.uint64(side), np.uint64(at), found)
                 elif scattered and at:
                     found[:] = False
             return found

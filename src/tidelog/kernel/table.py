@@ -214,6 +214,22 @@ def write_marks(table, tail, words, rows, marks, start, n, from_fields, fields, 
 
 
 @njit(cache=True)
+def kill(table, tail, places, n, log, logged):
+    """Have rows that were found die in this epoch; return how many entries the log has."""
+    for i in range(n):
+        r, at = places[0, i], places[1, i]
+        if r == tail:
+            store32(table[r, MARKS], at, np.int64(_GONE))
+            continue
+        log[0, logged] = r
+        log[1, logged] = at
+        log[2, logged] = load32(table[r, MARKS], at)
+        logged += 1
+        store32(table[r, MARKS], at, np.int64(_DEAD_NOW))
+    return logged
+
+
+@njit(cache=True)
 def write_counts(table, tail, found, counts, n, log, logged):
     """Change the counts of rows that were found; return how many entries the log has."""
     for i in range(n):

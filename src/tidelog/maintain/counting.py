@@ -132,8 +132,9 @@ class Counting:
         if there:
             relation.set_counts(found, counts)
             if least == 0:
-                deleted = _columns(change.rows, present & (counts == 0))
-                relation.remove(deleted)
+                gone = present & (counts == 0)
+                deleted = _columns(change.rows, gone)
+                relation.remove(deleted, _columns(found.columns, gone))
         if there == 0 and least > 0:
             inserted = change.rows
             relation.add(inserted, None, counts)
@@ -156,7 +157,7 @@ class Counting:
         relation.set_counts(found, counts)
         if count:
             return relation.no_delta()
-        relation.remove(rows)
+        relation.remove(rows, found.columns)
         return Delta(none, rows)
 
     def _copy_of(self, layer: Layer) -> StoredRelation | None:

@@ -53,6 +53,7 @@ class Sums(Aggregate):
         self._sums = self._new_sums()
         parts = self._sums_of_parts()
         self._result.attached.extend(dict.fromkeys(sums for _, sums in parts))
+        self._domains = self._result.domains[len(aggregation.group) :]
         self._limited = [pair for pair in parts if operation_of(pair[0]).may_overflow]
         # The view that copies them has the rows. What was there before is known from the sums.
         self._stores_rows = not catalog.is_only_copied(aggregation.result)
@@ -148,12 +149,14 @@ class Sums(Aggregate):
                     if self._is_asked(group):
                         raise self._overflow(group, part, sums)
         if come.shape[1]:
-            key = len(self._own_key)
-            for values, domain in zip(come[key:], self._result.domains[key:], strict=True):
-                extremes = values.tolist() if len(values) == 1 else (values.min(), values.max())
-                for extreme in extremes:
-                    if not domain.covers(int(extreme), int(extreme)):
-                        raise DomainOverflow(domain, int(extreme))
+            values = come[len(self._own_key) :]
+            extremes = (
+                [values] if values.shape[1] == 1 else [values.min(axis=1), values.max(axis=1)]
+            )
+            for extreme in extremes:
+                for value, domain in zip(extreme.ravel().tolist(), self._domains, strict=True):
+                    if not domain.covers(value, value):
+                        raise DomainOverflow(domain, value)
         return gone, come
 
     def _is_asked(self, group: Array) -> bool:

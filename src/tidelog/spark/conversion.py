@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.io.tabular import Records, arrow_type, checker
+from tidelog.logic.program import Relation
 from tidelog.values.scalars import canonical_float
 from tidelog.values.text import value_parser
-from tidelog.values.types import Kind, Type
+from tidelog.values.types import Kind, Row, Type
 
 NO_VALUE = "no value"
 _EPOCH_DAY = dt.date(1970, 1, 1)
@@ -109,6 +110,20 @@ def convert(column: pa.Array, type_: Type, records: Records, reading: Reading) -
     if type_.kind in (Kind.RECORD, Kind.SET):
         return Converted(values, reasons)
     return Converted(pa.array(values, arrow_type(type_, records)), reasons)
+
+
+def rows_of(table: pa.Table, relation: Relation, records: Records) -> Iterator[Row]:
+    """Yield the rows of a table that Tidelog has made, without what stands behind the columns."""
+    if not relation.columns:
+        yield from [()] * table.num_rows
+        return
+    values = []
+    for i, column in enumerate(relation.columns):
+        array = pa.concat_arrays([*table[i].chunks, pa.array([], table[i].type)])
+        made = convert(array, column.type, records, Reading())
+        assert not made.reasons, made.reasons
+        values.append(made.values)
+    yield from zip(*values, strict=True)
 
 
 def _taken(take: Callable[[Any], Any], raw: Any) -> tuple[Any, str]:

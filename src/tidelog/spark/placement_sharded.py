@@ -34,7 +34,7 @@ from tidelog.spark.checking import BadRow
 from tidelog.spark.declared import Source
 from tidelog.spark.listing import is_local
 from tidelog.spark.placement_driver import Applied, Changes, Count, Given
-from tidelog.spark.shard_job import Answer, by_spark, here
+from tidelog.spark.shard_job import Answer, BySpark, here
 from tidelog.spark.shard_manifest import Committed, Epochs, add_memory
 from tidelog.spark.shard_reading import FilePart
 from tidelog.spark.shard_task import Rows, Work, router_of
@@ -122,7 +122,7 @@ class ShardedPlacement:
 
     def start(self, spark: Any) -> None:
         """Have the work done by Spark from now on."""
-        self._run = lambda work: by_spark(spark, work)
+        self._run = BySpark(spark)
 
     # --- what is remembered ---
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import TidelogError
+from tidelog.spark.sparing import Spared
 from tidelog.values.types import Row
 
 if TYPE_CHECKING:
@@ -35,9 +36,12 @@ if TYPE_CHECKING:
     from tidelog.spark.shard_reading import FilePart, Read
 
 SCHEMA = "shard int, head string, data binary"
+LETTER = "tidelog.work"
+"""The property of a job that says what is to be done, if its function does not."""
 _CHUNK = 1 << 16  # rows in one answer to a question about a view
 _PATIENCE = 10.0  # seconds
 _MOST_KEPT = 16  # shards that a process has in memory
+
 
 _kept: dict[tuple[str, int], Shard] = {}
 
@@ -75,6 +79,7 @@ class Work:
         """Do the work for the shards that fall to a partition."""
         import pyarrow as pa
 
+        Spared.at_task()
         for batch in batches:
             for partition in batch.column(0).to_pylist():
                 shard = _claimed(self, int(partition))
@@ -88,6 +93,17 @@ class Work:
                     )
 
 
+def do_letter(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do the work that the job's letter tells, for the shards that fall to a partition."""
+    from pyspark import TaskContext
+
+    from tidelog.spark.shard_letter import read
+
+    context = TaskContext.get()
+    assert context is not None
+    yield from read(context.getLocalProperty(LETTER))(batches)
+
+
 def _answers(work: Work, shard: int) -> Iterator[tuple[dict[str, Any], bytes]]:
     try:
         if work.view:
@@ -97,10 +113,10 @@ def _answers(work: Work, shard: int) -> Iterator[tuple[dict[str, Any], bytes]]:
             yield do_epoch(work, shard), b""
     except TidelogError as error:
         # Told, and not raised: it would be the same in another attempt.
-        _kept.pop((work.identity, shard), None)
+        _drop((work.identity, shard))
         yield {"error": type(error).__name__, "message": str(error)}, b""
     except BaseException:
-        _kept.pop((work.identity, shard), None)
+        _drop((work.identity, shard))
         raise
 
 
@@ -197,8 +213,10 @@ def opened(work: Work, shard: int) -> Shard:
     assert work.refs is not None
     ref = work.refs[shard]
     kept = _kept.pop((work.identity, shard), None)
-    if kept is not None and kept.catch_up(ref):
-        return kept
+    if kept is not None:
+        if kept.catch_up(ref):
+            return kept
+        Spared.nothing()
     files = Files(Path(work.folder) / "shards" / str(shard))
     program = program_of(work.program, work.program_name, work.sides, shard)
     return Shard.open(files, work.identity, program, ref)
@@ -207,13 +225,20 @@ def opened(work: Work, shard: int) -> Shard:
 def keep(work: Work, number: int, shard: Shard) -> None:
     """Keep a shard in memory for the next job."""
     while len(_kept) >= _MOST_KEPT:
-        _kept.pop(next(iter(_kept)))
+        _drop(next(iter(_kept)))
     _kept[work.identity, number] = shard
 
 
 def forget() -> None:
     """Let go of all shards in memory."""
     _kept.clear()
+    Spared.nothing()
+
+
+def _drop(key: tuple[str, int]) -> None:
+    """Let go of a shard in memory, if it is there."""
+    if _kept.pop(key, None) is not None:
+        Spared.nothing()
 
 
 # --- an epoch ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tidelog.engine.protocol import NetChange
 from tidelog.io.tabular import to_arrow
 from tidelog.logic.program import Program
 from tidelog.plan.sharding import Sharding
-from tidelog.spark.conversion import Reading, convert
+from tidelog.spark.conversion import rows_of
 from tidelog.spark.shard_manifest import Committed
 from tidelog.values.types import Row
 
@@ -38,18 +38,9 @@ class ShardViews:
 
     def values(self, view: str, tables: Iterable[pa.Table]) -> Iterator[Row]:
         """Yield the rows of tables, without what stands behind the columns of the view."""
-        columns = self._program.relations[view].columns
+        relation = self._program.relations[view]
         for table in tables:
-            if not columns:
-                yield from [()] * table.num_rows
-                continue
-            values = []
-            for i, column in enumerate(columns):
-                array = pa.concat_arrays([*table[i].chunks, pa.array([], table[i].type)])
-                made = convert(array, column.type, self._program.records, Reading())
-                assert not made.reasons, made.reasons
-                values.append(made.values)
-            yield from zip(*values, strict=True)
+            yield from rows_of(table, relation, self._program.records)
 
     def table(self, view: str, parts: list[pa.Table]) -> pa.Table:
         """Return the rows of a view as one table."""

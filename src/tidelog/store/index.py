@@ -159,12 +159,16 @@ class Index:
 
     def add(self, run: Run) -> None:
         """Add rows to the tail. None of them is in the index, except dead."""
-        tail = self.tail
+        tail, table = self.tail, self._current
         self._current = None
         if tail is None:
             self.tail = run
             if run.size <= SMALL:
                 run.need_marks()  # now, since rows of small runs soon die
+            number = len(self.runs)
+            if table is not None and len(table) == number < len(self._described):
+                self._table[number] = self._described[number] = run.describe()
+                self._current = self._table[: number + 1]
             return
         if tail.marks is not None:
             at = tail.locate(run.words, KNOWN)
@@ -187,6 +191,18 @@ class Index:
             if lacks_marks >= 0:
                 self.all_runs()[lacks_marks].need_marks()
                 self._current = None
+
+    def kill(self, places: NDArray[np.int64]) -> None:
+        """Have rows that were found here, at these runs and positions, die in this epoch."""
+        n, runs = places.shape[1], self.all_runs()
+        numbers = (int(places[0, 0]),) if n == 1 else range(len(runs))
+        for number in numbers:
+            if runs[number].marks is None and (n == 1 or (places[0] == number).any()):
+                runs[number].need_marks()
+                self._current = None
+        tail = -1 if self.tail is None else len(self.runs)
+        log = self.marks_log
+        log.used = t.kill(self.table(), tail, places, n, log.room_for(n), log.used)
 
     def set_counts(self, found: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found here."""
@@ -248,7 +264,9 @@ class Index:
             self._bury()
             if runs and runs[-1].dead == runs[-1].size and not self.merges:
                 runs.pop()  # a row that came and went soon after is the usual case
-                self._current = None
+                table = self._current
+                is_last = tail is None and table is not None and len(table) == len(runs) + 1
+                self._current = table[:-1] if table is not None and is_last else None
         if tail is not None:
             brought += tail.size
             if tail.marks is not None and largest(tail.marks) > ALIVE:

@@ -35,6 +35,7 @@ from tidelog.store.run import (
 if TYPE_CHECKING:
     from tidelog.store.sums_capture import SumsCapture
 
+_NOWHERE = np.empty((4, 0), np.int64)
 _DYING = np.full(1, DEAD_NOW, np.int32)
 _ONCE = np.ones(1, np.int64)
 
@@ -357,6 +358,26 @@ class StoredRelation:
             return rows, self.no_rows()
         return np.ascontiguousarray(rows[:, ~present]), np.ascontiguousarray(rows[:, present])
 
+    def present(self, rows: Words) -> tuple[Words, NDArray[np.int64], Words]:
+        """Return the rows that are here, the places where they are, and the other rows."""
+        if rows.shape[1] == 0:
+            return rows, _NOWHERE, rows
+        found = self.find(rows)
+        if rows.shape[1] == 1:
+            if found.columns[0, 0] >= 0:
+                return rows, found.columns, self._nothing
+            return self._nothing, _NOWHERE, rows
+        here = found.present
+        there = int(np.count_nonzero(here))
+        if there == len(here):
+            return rows, found.columns, self.no_rows()
+        if there == 0:
+            return self.no_rows(), _NOWHERE, rows
+        columns = np.ascontiguousarray(found.columns[:, here])
+        return (
+            np.ascontiguousarray(rows[:, here]), columns, np.ascontiguousarray(rows[:, ~here]),
+        )  # fmt: skip
+
     # --- writing, within an epoch ---
 
     def add(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
@@ -387,11 +408,22 @@ class StoredRelation:
             for index in self._indexes.values():
                 index.set_marks(rows, marks, layout)
 
-    def remove(self, rows: Words) -> None:
-        """Have sorted rows of earlier epochs die in this one."""
+    def remove(self, rows: Words, places: NDArray[np.int64] | None = None) -> None:
+        """Have sorted rows of earlier epochs die in this one.
+
+        `places` are those where they were found, if nothing was added since.
+        """
         n = rows.shape[1]
-        if n:
-            self.set_marks(rows, _DYING if n == 1 else np.full(n, DEAD_NOW, np.int32))
+        if not n:
+            return
+        self.touched = True
+        primary = self.primary
+        marks = _DYING if n == 1 else np.full(n, DEAD_NOW, np.int32)
+        for index in self._indexes.values():
+            if places is not None and index is primary:
+                index.kill(places)
+            else:
+                index.set_marks(rows, marks, primary.layout)
 
     def change(self, inserted: Words, deleted: Words) -> None:
         """Have sorted rows come and others go, all that changes here; each has one derivation."""

@@ -1,5 +1,7 @@
 """Pipelines on Spark: epochs of the placement `driver`, beside what Spark itself takes.
 
+Those of the placement `sharded` are in sharded.py.
+
 All is measured in one process and in turns: an epoch, then each peer on the same rows. Peers are
 an empty micro-batch (a `foreachBatch` that does nothing, so not even its rows are read), a plain
 read of the rows, Spark's recompute of the view, and Spark's own streaming aggregation. Of what
@@ -8,10 +10,9 @@ Spark streams the time is what it says of the batch itself, without waiting for 
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,17 @@ import numpy as np
 
 from tidelog.bench.model import OURS, Case, Figure, Found, Request, Suite, Target
 from tidelog.bench.ours import percentile
+from tidelog.bench.suites import sharded
+from tidelog.bench.suites.spark_peers import (
+    EPOCH,
+    RECOMPUTE,
+    STREAMING,
+    Stream,
+    of,
+    put,
+    timed,
+    verdict,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,15 +46,14 @@ SCHEMA = "op string, id long, account long, amount long"
 ACCOUNTS = 10_000
 # Parquet is read by Arrow when the files are small, JSON always by Spark.
 FORMATS = ("parquet", "json")
-EPOCH, EMPTY = "epoch", "empty foreachBatch"
-READ, RECOMPUTE, STREAMING = "plain read", "Spark's recompute", "Spark's streaming aggregation"
+EMPTY, READ = "empty foreachBatch", "plain read"
 
 
 class Payments:
-    """Makes payments that are all different, and puts them into folders as files."""
+    """Makes payments that are all different."""
 
-    def __init__(self, format: str, accounts: int) -> None:
-        self._format, self._accounts = format, accounts
+    def __init__(self, accounts: int) -> None:
+        self._accounts = accounts
         self._rng = np.random.default_rng(17)
         self._next = 0
 
@@ -58,44 +69,6 @@ class Payments:
             "amount": self._rng.integers(1, 500, n),
         })  # fmt: skip
 
-    def put(self, folder: Path, name: str, rows: pa.Table) -> None:
-        """Have a file appear, whole."""
-        import json
-
-        import pyarrow.parquet as pq
-
-        folder.mkdir(parents=True, exist_ok=True)
-        hidden = folder / f".{name}"
-        if self._format == "parquet":
-            pq.write_table(rows, hidden)
-        else:
-            hidden.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
-        os.rename(hidden, folder / f"{name}.{self._format}")
-
-
-class Stream:
-    """A streaming query over the files of a folder, asked for one batch at a time."""
-
-    def __init__(
-        self, spark: Any, folder: Path, format: str, start: Callable[[Any], Any], payments: Payments
-    ) -> None:
-        self._payments, self._folder = payments, folder / "in"
-        self._folder.mkdir(parents=True)
-        frame = spark.readStream.schema(SCHEMA).format(format).load(str(self._folder))
-        self._query = start(frame).option("checkpointLocation", str(folder / "marks")).start()
-
-    def batch(self, name: str, rows: pa.Table) -> float:
-        """Return how long the batch of a new file took."""
-        self._payments.put(self._folder, name, rows)
-        self._query.processAllAvailable()
-        # The last one may be about no file at all.
-        found = [p for p in self._query.recentProgress if "addBatch" in p["durationMs"]]
-        return float(found[-1]["durationMs"]["triggerExecution"]) / 1000
-
-    def stop(self) -> None:
-        """End the query."""
-        self._query.stop()
-
 
 def _aggregated(frame: Any) -> Any:
     from pyspark.sql import functions as F
@@ -109,7 +82,7 @@ def _driver(format: str, request: Request) -> Iterator[Figure]:
     from tidelog.spark import Pipeline, Sink, Source, open_session
 
     warm_up()
-    payments = Payments(format, ACCOUNTS if request.is_full else ACCOUNTS // 10)
+    payments = Payments(ACCOUNTS if request.is_full else ACCOUNTS // 10)
     rounds, to_get_warm = (15, 3) if request.is_full else (1, 1)
     spark = open_session("bench")
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as name:
@@ -127,15 +100,14 @@ def _driver(format: str, request: Request) -> Iterator[Figure]:
             frame.write.parquet(str(folder / "streamed" / str(number)))
 
         empty = Stream(
-            spark, folder / "empty", format,
-            lambda frame: frame.writeStream.foreachBatch(lambda rows, number: None), payments,
+            spark, folder / "empty", format, SCHEMA,
+            lambda frame: frame.writeStream.foreachBatch(lambda rows, number: None),
         )  # fmt: skip
         streaming = Stream(
-            spark, folder / "streaming", format,
+            spark, folder / "streaming", format, SCHEMA,
             lambda frame: _aggregated(frame).writeStream.outputMode("update").foreachBatch(write),
-            payments,
         )  # fmt: skip
-        payments.put(source, "base", base)
+        put(source, "base", format, base)
         start = time.perf_counter()
         pipeline.start(spark)
         first = pipeline.step(spark, tables=False)
@@ -147,61 +119,50 @@ def _driver(format: str, request: Request) -> Iterator[Figure]:
             for number in range(-to_get_warm, rounds):
                 rows = payments.rows(size)
                 file = f"{size}-{number}"
-                payments.put(source, file, rows)
+                put(source, file, format, rows)
                 only = str(source / f"{file}.{format}")
                 reader = spark.read.schema(SCHEMA).format(format)
                 measured = {
-                    EPOCH: _timed(partial(pipeline.step, spark, tables=False)),
+                    EPOCH: timed(partial(pipeline.step, spark, tables=False)),
                     EMPTY: empty.batch(file, rows),
-                    READ: _timed(reader.load(only).toArrow),
+                    READ: timed(reader.load(only).toArrow),
                     STREAMING: streaming.batch(file, rows),
                 }
                 if number % 4 == rounds % 4 - 1:  # it takes long; the last round is one of those
-                    measured[RECOMPUTE] = _timed(partial(_recompute, reader, str(source), out))
+                    measured[RECOMPUTE] = timed(partial(_recompute, reader, str(source), out))
                 for what, seconds in measured.items():
                     if number >= 0:
                         times.setdefault(what, []).append(seconds)
             for what, found in times.items():
                 note = f"median of {len(found)}"
-                yield Figure(_of(what, size), percentile(found, 50), size, note=note)
+                yield Figure(of(what, size), percentile(found, 50), size, note=note)
         theirs = sorted(map(tuple, spark.read.parquet(out).collect()))
         same = theirs == list(pipeline.database.view("spent"))
-        yield Figure("the view at the end", rows=len(theirs), note=_verdict(same))
+        yield Figure("the view at the end", rows=len(theirs), note=verdict(same))
         empty.stop()
         streaming.stop()
         pipeline.close()
     spark.stop()
 
 
-def _verdict(same: bool) -> str:
-    return "equal to Spark's recompute" if same else "NOT equal to Spark's recompute"
-
-
 def _recompute(reader: Any, source: str, out: str) -> None:
     _aggregated(reader.load(source)).write.mode("overwrite").parquet(out)
 
 
-def _timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def _of(what: str, size: int) -> str:
-    return f"{what}, {size:,} rows"
-
-
 def _against(what: str, size: int, format: str, found: Found) -> float:
-    mine = found.seconds(_of(EPOCH, size), f"driver, {format}")
-    return mine / found.seconds(_of(what, size), f"driver, {format}")
+    mine = found.seconds(of(EPOCH, size), f"driver, {format}")
+    return mine / found.seconds(of(what, size), f"driver, {format}")
 
 
 SUITE = Suite(
     "spark",
     "pipelines on Spark: epochs beside an empty micro-batch, and Spark's recompute and streaming",
-    tuple(
-        Case(OURS, partial(_driver, format), f"driver, {format}", module="pyspark")
-        for format in FORMATS
+    (
+        *(
+            Case(OURS, partial(_driver, format), f"driver, {format}", module="pyspark")
+            for format in FORMATS
+        ),
+        sharded.CASE,
     ),
     tuple(
         Target(
@@ -212,5 +173,6 @@ SUITE = Suite(
         )
         for format in FORMATS
         for size, limit in ((100, 2.0), (100_000, 2.5))
-    ),
+    )
+    + sharded.TARGETS,
 )

@@ -1,0 +1,75 @@
+"""Hashes of values and rows, which tell the shards of rows, and rows of which two things are said.
+
+The hash of a number is the finaliser of splitmix64. It is the same in all processes and for all
+time: it says in which shard a row was put.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tidelog.kernel.memory import load64
+
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_ONE = np.uint64(1)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
+CAME, WENT = np.uint8(1), np.uint8(2)
+
+
+@njit(cache=True, inline="always")
+def _mixed(bits):
+    bits = bits + _SEED
+    bits = (bits ^ (bits >> _30)) * _FIRST
+    bits = (bits ^ (bits >> _27)) * _SECOND
+    return bits ^ (bits >> _31)
+
+
+@njit(cache=True)
+def mix(address, n, into):
+    """Write the hashes of the 64-bit numbers at an address: they may be where none can write."""
+    for i in range(n):
+        into[i] = _mixed(np.uint64(load64(address, i)))
+
+
+@njit(cache=True)
+def keep(hashes, seed, side, at, kept):
+    """Leave out the rows that are not at a coordinate: the hash, mixed with `seed`, modulo `side`.
+
+    Sides of a grid have seeds of their own.
+    """
+    if side & (side - _ONE) == 0:  # a division takes ten times as long
+        for i in range(hashes.shape[0]):
+            kept[i] &= _mixed(hashes[i] ^ seed) & (side - _ONE) == at
+        return
+    for i in range(hashes.shape[0]):
+        kept[i] &= _mixed(hashes[i] ^ seed) % side == at
+
+
+@njit(cache=True)
+def contested(columns, came, table, said, found):
+    """Find the rows that came and went, both, in some order; return how many there are.
+
+    `table` and `said` are a hash table, empty, of twice as many places as there are rows: hashes of
+    rows, and what was said of them. Rows with equal hashes count as equal. That is never wrong,
+    since whoever asks looks at what was found more closely.
+    """
+    n = columns.shape[1]
+    mask = np.uint64(table.shape[0] - 1)
+    places = np.empty(n, np.int64)
+    for i in range(n):
+        row = np.uint64(0)
+        for c in range(columns.shape[0]):
+            row = _mixed(row ^ np.uint64(columns[c, i]))
+        at = row & mask
+        while said[at] != 0 and table[at] != row:
+            at = (at + _ONE) & mask
+        table[at] = row
+        said[at] |= CAME if came[i] else WENT
+        places[i] = at
+    count = 0
+    for i in range(n):
+        found[i] = said[places[i]] == CAME | WENT
+        count += found[i]
+    return count
