@@ -24,8 +24,9 @@ from tidelog.plan import order
 from tidelog.plan.sharding import NotSharded
 from tidelog.plan.sharding_search import shard
 from tidelog.reference import evaluate
-from tidelog.spark.placement_driver import Changes, DriverPlacement, with_memory
+from tidelog.spark.placement_driver import DriverPlacement, with_memory
 from tidelog.spark.placement_sharded import ShardedPlacement
+from tidelog.spark.remembered import Changes
 
 PROGRAMS = max(1, int(os.environ.get("TIDELOG_PROGRAMS", "500")) // 100)
 SHARDS = (1, 2, 5)

@@ -26,8 +26,8 @@ from tidelog.plan.sharding import NotSharded
 from tidelog.plan.sharding_search import shard
 from tidelog.reference import evaluate
 from tidelog.spark import placement_sharded, shard_letter, shard_task
-from tidelog.spark.placement_driver import Changes, Count
 from tidelog.spark.placement_sharded import ShardedPlacement
+from tidelog.spark.remembered import Changes, Count
 from tidelog.spark.shard_job import Told, here
 from tidelog.spark.sparing import Spared
 

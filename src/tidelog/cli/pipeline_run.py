@@ -170,5 +170,6 @@ def _read_sharded(there: Chosen) -> _Remembered:
 
     epochs = Epochs(there.folder)
     last = epochs.read(epochs.numbers()[-1])
-    offsets, counts = epochs.memory(last)
-    return last.epoch, offsets, {source: astuple(count) for source, count in counts.items()}
+    memory = epochs.memory(last)
+    counts = {source: astuple(count) for source, count in memory.counts.items()}
+    return last.epoch, memory.offsets, counts

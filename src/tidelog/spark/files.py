@@ -49,6 +49,19 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a new file, and return when it is on the disk."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names of all files of a folder are on the disk."""
+    _sync(folder)
+
+
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:

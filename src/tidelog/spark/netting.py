@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import CheckedRows
 from tidelog.spark.checking import Checked
-from tidelog.spark.placement_driver import Given
+from tidelog.spark.remembered import Given
 from tidelog.values.types import Row
 
 _SIGN = "tidelog: came"  # a name that no column has

@@ -22,10 +22,11 @@ from tidelog.spark.declared import Sink, Source, named
 from tidelog.spark.gathering import gather
 from tidelog.spark.netting import difference, net
 from tidelog.spark.pipeline_file import PipelineFile, read_pipeline_file
-from tidelog.spark.placement_driver import Applied, Changes, Count, DriverPlacement, with_memory
+from tidelog.spark.placement_driver import DriverPlacement, with_memory
 from tidelog.spark.placement_sharded import ShardedPlacement
 from tidelog.spark.placements import Placement, choose
 from tidelog.spark.quarantine import Quarantine
+from tidelog.spark.remembered import Applied, Changes, Count
 from tidelog.spark.sinks import SinkRun, SinkState, writer
 from tidelog.spark.sources import Batch, FileSource, FrameSource, PolledSource, polled
 

@@ -6,8 +6,8 @@ program. So one commit makes both durable, rows and offsets, or neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from tidelog.errors import UsageError
 from tidelog.io.columns import CheckedTable, is_columnar
 from tidelog.io.tabular import CheckedRows, arrow_schema
 from tidelog.logic.program import Program
+from tidelog.spark.remembered import Applied, Changes, Count, Given, Remembering
 from tidelog.values.types import Row
 
 if TYPE_CHECKING:
@@ -23,52 +24,12 @@ if TYPE_CHECKING:
 
     from tidelog.engine.view import Change
 
-Given = CheckedTable | CheckedRows
-"""Rows for a relation, checked: in columns if all of them are of scalars."""
 OFFSETS, COUNTS = "tidelog_offsets", "tidelog_counts"
 _DECLARATIONS = f"""
 // What the pipeline remembers of its sources.
 .decl {OFFSETS}(source: symbol, item: symbol, mark: symbol)
 .decl {COUNTS}(source: symbol, received: number, accepted: number, quarantined: number)
 """
-
-
-@dataclass(frozen=True)
-class Count:
-    """How many rows of a source there were."""
-
-    received: int = 0
-    accepted: int = 0
-    quarantined: int = 0
-
-    def __add__(self, other: Count) -> Count:
-        return Count(
-            self.received + other.received,
-            self.accepted + other.accepted,
-            self.quarantined + other.quarantined,
-        )
-
-
-@dataclass
-class Changes:
-    """All that one epoch changes: rows, offsets and counts."""
-
-    inserted: dict[str, Given] = field(default_factory=dict)
-    deleted: dict[str, Given] = field(default_factory=dict)
-    marks: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    counts: dict[str, Count] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Applied:
-    """What an epoch did."""
-
-    epoch: int
-    how: str
-    """`bootstrap` or `update`."""
-    inserted: int
-    """Rows of relations that came, given ones."""
-    deleted: int
 
 
 def with_memory(program: Program) -> Program:
@@ -79,7 +40,7 @@ def with_memory(program: Program) -> Program:
     return Program.parse(program.text + _DECLARATIONS, program.name)
 
 
-class DriverPlacement:
+class DriverPlacement(Remembering):
     """The state of a pipeline as a database in a folder, opened when there is one."""
 
     name = "driver"
@@ -92,6 +53,7 @@ class DriverPlacement:
         retain_epochs: int,
         first_epoch: int = 0,
     ) -> None:
+        super().__init__()
         self._program = program
         self._folder = folder
         self._settings: dict[str, Any] = {
@@ -101,17 +63,15 @@ class DriverPlacement:
             "_first_epoch": first_epoch,
         }
         self._database: Database | None = None
-        self._offsets: dict[str, dict[str, str]] = {}
-        self._counts: dict[str, Count] = {}
         if (folder / "MANIFEST").exists():
             self._database = Database(program, **self._settings)
             self._remember(self._database)
 
     def _remember(self, database: Database) -> None:
         for source, item, mark in database.view(OFFSETS):
-            self._offsets.setdefault(source, {})[item] = mark
+            self._memory.add({source: {item: mark}}, {})
         for source, *numbers in database.view(COUNTS):
-            self._counts[source] = Count(*numbers)
+            self._memory.add({}, {source: Count(*numbers)})
 
     @property
     def epoch(self) -> int:
@@ -123,18 +83,6 @@ class DriverPlacement:
         """The database; there is one after the first epoch."""
         assert self._database is not None
         return self._database
-
-    def offsets(self, source: str) -> Mapping[str, str]:
-        """Return the committed offsets of a source, by item."""
-        return self._offsets.get(source, {})
-
-    def all_offsets(self) -> dict[str, Mapping[str, str]]:
-        """Return the committed offsets of all sources."""
-        return dict(self._offsets)
-
-    def counts(self) -> Mapping[str, Count]:
-        """Return how many rows of each source there were in all epochs."""
-        return self._counts
 
     def given(self, relation: str) -> Given:
         """Return the rows that sources have given a relation, in columns if that is possible."""
@@ -174,10 +122,7 @@ class DriverPlacement:
         report = self._database.last_epoch
         came = report.given_inserted - sum(len(inserted[name]) for name in memory)
         went = report.given_deleted - sum(len(deleted[name]) for name in memory)
-        for source, marks in changes.marks.items():
-            self._offsets.setdefault(source, {}).update(marks)
-        for source, count in changes.counts.items():
-            self._counts[source] = self._counts.get(source, Count()) + count
+        self._memory.add(changes.marks, changes.counts)
         return Applied(self._database.epoch, how, came, went)
 
     def _memory_rows(self, changes: Changes) -> dict[str, tuple[set[Row], set[Row]]]:
@@ -190,7 +135,7 @@ class DriverPlacement:
             less |= {(source, item, before[item]) for item in marks if item in before}
         sums: tuple[set[Row], set[Row]] = (set(), set())
         for source, count in changes.counts.items():
-            known = self._counts.get(source)
+            known = self.counts().get(source)
             sums[0].add((source, *astuple(count if known is None else known + count)))
             if known is not None:
                 sums[1].add((source, *astuple(known)))

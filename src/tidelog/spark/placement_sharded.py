@@ -33,9 +33,9 @@ from tidelog.plan.sharding import Sharding
 from tidelog.spark.checking import BadRow
 from tidelog.spark.declared import Source
 from tidelog.spark.listing import is_local
-from tidelog.spark.placement_driver import Applied, Changes, Count, Given
+from tidelog.spark.remembered import Applied, Changes, Count, Given, Remembering
 from tidelog.spark.shard_job import Answer, BySpark, here
-from tidelog.spark.shard_manifest import Committed, Epochs, add_memory
+from tidelog.spark.shard_manifest import Committed, Epochs
 from tidelog.spark.shard_reading import FilePart
 from tidelog.spark.shard_task import Rows, Work, router_of
 from tidelog.spark.shard_views import ShardViews
@@ -48,7 +48,7 @@ _CLEAN = 64  # epochs
 SetApart = Callable[[int, Mapping[str, Sequence[BadRow]]], None]
 
 
-class ShardedPlacement:
+class ShardedPlacement(Remembering):
     """The state of a pipeline in shards, opened when there is one."""
 
     name = "sharded"
@@ -64,6 +64,7 @@ class ShardedPlacement:
         first_epoch: int = 0,
     ) -> None:
         """Open or begin a state; `set_apart` gets the rows that did not fit before a commit."""
+        super().__init__()
         self._folder = folder.resolve()
         self._retain, self._set_apart = retain_epochs, set_apart
         self._first_epoch = first_epoch
@@ -74,14 +75,12 @@ class ShardedPlacement:
         files.make_folder()
         self._lock = WriterLock(files)
         self._last: Committed | None = None
-        self._offsets: dict[str, dict[str, str]] = {}
-        self._counts: dict[str, Count] = {}
         self._identity = secrets.token_hex(16)
         numbers = self._epochs.numbers()
         if numbers:
             self._last = self._epochs.read(numbers[-1])
             self._identity = self._last.identity
-            self._offsets, self._counts = self._epochs.memory(self._last)
+            self._memory = self._epochs.memory(self._last)
         self._sides = tuple(sides) if self._last is None else self._last.sides
         self._program, self._router = router_of(program.text, program.name, self._sides)
         self._views = ShardViews(self._program, self.sharding, self._folder, self._parts)
@@ -130,18 +129,6 @@ class ShardedPlacement:
     def epoch(self) -> int:
         """The last committed epoch; -1 before the first one."""
         return -1 if self._last is None else self._last.epoch
-
-    def offsets(self, source: str) -> Mapping[str, str]:
-        """Return the committed offsets of a source, by item."""
-        return self._offsets.get(source, {})
-
-    def all_offsets(self) -> dict[str, Mapping[str, str]]:
-        """Return the committed offsets of all sources."""
-        return dict(self._offsets)
-
-    def counts(self) -> Mapping[str, Count]:
-        """Return how many rows of each source there were in all epochs."""
-        return self._counts
 
     # --- epochs ---
 
@@ -264,10 +251,9 @@ class ShardedPlacement:
         last = self._last
         memory, memory_epoch = ("", epoch - 1) if last is None else (last.memory, last.memory_epoch)
         if self._epochs.is_time(epoch, last):
-            offsets = {source: dict(items) for source, items in self._offsets.items()}
-            counts = dict(self._counts)
-            add_memory(offsets, counts, changes.marks, changes.counts)
-            memory, memory_epoch = self._epochs.write_memory(offsets, counts), epoch
+            after = self._memory.copy()
+            after.add(changes.marks, changes.counts)
+            memory, memory_epoch = self._epochs.write_memory(after), epoch
         committed = Committed(
             epoch, self._identity, self._program.text, self._program.name, self._sides, self._plan,
             shards, dict(changes.marks), dict(changes.counts), memory, memory_epoch,
@@ -276,7 +262,7 @@ class ShardedPlacement:
         self._epochs.commit(committed)
         self._views.committed(views)
         self._last = committed
-        add_memory(self._offsets, self._counts, changes.marks, changes.counts)
+        self._memory.add(changes.marks, changes.counts)
         if epoch % _CLEAN == 0:
             self._epochs.forget(committed, self._retain)
 

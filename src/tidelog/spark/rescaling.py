@@ -18,9 +18,10 @@ from tidelog.logic.program import Program
 from tidelog.plan.sharding import NotSharded
 from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.pipeline_file import PipelineFile
-from tidelog.spark.placement_driver import Changes, DriverPlacement, Given, with_memory
+from tidelog.spark.placement_driver import DriverPlacement, with_memory
 from tidelog.spark.placement_sharded import ShardedPlacement
 from tidelog.spark.placements import Chosen, Placement, cores, found, point_to, sharding_of
+from tidelog.spark.remembered import Changes, Given
 from tidelog.spark.shard_manifest import Epochs
 from tidelog.spark.shard_task import forget
 

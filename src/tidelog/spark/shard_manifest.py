@@ -24,7 +24,8 @@ from typing import Any
 
 from tidelog.engine.shard_state import ShardRef
 from tidelog.errors import StateError
-from tidelog.spark.placement_driver import Count
+from tidelog.spark.files import sync_folder, write_synced
+from tidelog.spark.remembered import Count, Memory
 
 FORMAT = 1
 _EVERY = 64  # epochs until all offsets are written down again
@@ -124,25 +125,21 @@ class Epochs:
 
     # --- offsets and counts ---
 
-    def memory(self, last: Committed) -> tuple[dict[str, dict[str, str]], dict[str, Count]]:
+    def memory(self, last: Committed) -> Memory:
         """Return all offsets and counts, as they are after an epoch."""
-        offsets: dict[str, dict[str, str]] = {}
-        counts: dict[str, Count] = {}
+        memory = Memory()
         if last.memory:
             data = json.loads((self.folder / last.memory).read_bytes())
-            offsets = data["offsets"]
-            counts = {name: Count(**count) for name, count in data["counts"].items()}
+            memory.add(data["offsets"], {n: Count(**c) for n, c in data["counts"].items()})
         for number in range(last.memory_epoch + 1, last.epoch + 1):
             epoch = last if number == last.epoch else self.read(number)
-            add_memory(offsets, counts, epoch.marks, epoch.counts)
-        return offsets, counts
+            memory.add(epoch.marks, epoch.counts)
+        return memory
 
-    def write_memory(
-        self, offsets: Mapping[str, Mapping[str, str]], counts: Mapping[str, Count]
-    ) -> str:
+    def write_memory(self, memory: Memory) -> str:
         """Write all offsets and counts down; return the name of the file."""
         name = f"memory/{secrets.token_hex(12)}.json"
-        data = {"offsets": offsets, "counts": {n: asdict(c) for n, c in counts.items()}}
+        data = asdict(memory)
         write_synced(self.folder / name, json.dumps(data).encode())
         sync_folder(self.folder / "memory")
         return name
@@ -193,36 +190,6 @@ class Epochs:
                 if str(path.relative_to(self.folder)) not in names:
                     with suppress(OSError):
                         path.unlink()
-
-
-def add_memory(
-    offsets: dict[str, dict[str, str]],
-    counts: dict[str, Count],
-    marks: Mapping[str, Mapping[str, str]],
-    more: Mapping[str, Count],
-) -> None:
-    """Bring offsets and counts to where an epoch leaves them."""
-    for source, items in marks.items():
-        offsets.setdefault(source, {}).update(items)
-    for source, count in more.items():
-        counts[source] = counts.get(source, Count()) + count
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    """Write a new file, and return when it is on the disk."""
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Return when the names of all files of a folder are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _check(body: Any) -> str:

@@ -333,7 +333,7 @@ def _write_changes(work: Work, number: int, shard: Shard, name: str, done: Shard
     """Write what an epoch has changed in a view; return the name of the file."""
     import pyarrow as pa
 
-    from tidelog.spark.shard_manifest import sync_folder, write_synced
+    from tidelog.spark.files import sync_folder, write_synced
 
     delta = done.changes[name]
     came = _arrow(shard, name, delta.inserted).append_column(
