@@ -10,8 +10,10 @@ from pathlib import Path
 from random import Random
 
 import tidelog
+from tests.durable.parts import last_epoch, published_end, records
 from tests.generators.programs import RandomCase, Row
 from tests.maintain.comparing import Fresh, Given, must_fail
+from tidelog.durable.framing import VIEW
 from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
 from tidelog.reference import evaluate
@@ -111,6 +113,8 @@ class _History:
             copy = self._folder / f"copy{self._copies}"
             shutil.copytree(self._path, copy)
             self._path = copy
+            if self._rng.random() < 0.5:
+                self._lose_views()
         again = self._open()
         assert again.opened is not None
         assert again.opened.rebuilt == ""
@@ -118,6 +122,15 @@ class _History:
         self._seen["epochs replayed"] += again.opened.replayed_epochs
         assert again.epoch == db.epoch
         return again
+
+    def _lose_views(self) -> None:
+        """As after a power cut: what nobody has synced may not be there, or a part of it."""
+        _, found = records(self._path)
+        if found and found[-1].kind == VIEW:
+            last = last_epoch(self._path)
+            if published_end(self._path) <= last.given.end:
+                last.keep(self._rng.randrange(last.view.start, last.view.end))
+                self._seen["lost views"] += 1
 
     def _compare(self, db: tidelog.Database, fresh: Fresh, given: Given) -> None:
         assert db.epoch == len(self._past) - 1

@@ -195,8 +195,8 @@ def test_an_unknown_format(tmp_path: Path) -> None:
     tidelog.Database(REACH, path=tmp_path).close()
     manifest = tmp_path / "MANIFEST"
     text = manifest.read_text()
-    manifest.write_text(text.replace("tidelog state 1 ", "tidelog state 27 ", 1))
-    with pytest.raises(tidelog.StateError, match="has format 27; this Tidelog knows format 1 only"):
+    manifest.write_text(text.replace("tidelog state 2 ", "tidelog state 27 ", 1))
+    with pytest.raises(tidelog.StateError, match="has format 27; this Tidelog knows 1 and 2 only"):
         tidelog.Database(REACH, path=tmp_path)
 
 
@@ -224,11 +224,19 @@ def test_a_log_that_was_cut_short(tmp_path: Path) -> None:
     with tidelog.Database(REACH, path=tmp_path) as db:
         insert(db, ("a", "b"))
     (log,) = tmp_path.glob("log-*")
-    log.write_bytes(log.read_bytes()[:-8])
+    whole = log.read_bytes()
+    log.write_bytes(whole[:-8])
     with pytest.raises(tidelog.StateError, match="is damaged"):
         tidelog.Database(REACH, path=tmp_path)
-    # Where nobody knows that it was on the disk, it was torn.
+    # Where nobody knows that it was on the disk, it was torn: the views, or all of it.
     (tmp_path / "COMMITTED").unlink()
+    with tidelog.Database(REACH, path=tmp_path) as db:
+        assert db.epoch == 1
+        assert db.opened is not None
+        assert db.opened.cut_bytes > 0
+        assert list(db.view("reach")) == [("a", "b")]
+    (tmp_path / "COMMITTED").unlink()
+    log.write_bytes(whole[: whole.rindex(b"TIDE") - 8])
     with tidelog.Database(REACH, path=tmp_path) as db:
         assert db.epoch == 0
         assert db.opened is not None

@@ -6,9 +6,12 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 from tidelog.durable.files import Buffer, Files
+from tidelog.durable.syncing import Syncing
 
+SECTOR = 512
 FAULTS = ("EIO", "ENOSPC", "torn")
 
 
@@ -44,6 +47,15 @@ class CountingFiles(Files):
     def sync(self, file: int, name: str) -> None:
         with self._named("sync", name):
             self.before("sync", name)  # and that is all: nobody cuts the power
+
+    def begin_sync(self, file: int, name: str) -> Syncing:
+        with self._named("sync", name):
+            self.before("begin sync", name)
+        return Syncing(file, None)
+
+    def end_sync(self, begun: Syncing, name: str) -> None:
+        with self._named("sync", name):
+            self.before("end sync", name)
 
     def truncate(self, file: int, size: int, name: str) -> None:
         with self._named("truncate", name):
@@ -90,7 +102,8 @@ class StoppingFiles(CountingFiles):
     """Stops at the n-th call, a write half-way; and knows what was on the disk by then.
 
     On the disk is what was synced: the bytes of a file when the file was, its name when the folder
-    was. Everything else may be there or not; `left` makes a folder of the one or the other.
+    was. A sync that was begun has what was written by then, and only when it has ended. Everything
+    else may be there or not; `left` makes a folder of the one or the other.
     """
 
     def __init__(self, folder: Path, stops: int) -> None:
@@ -101,6 +114,7 @@ class StoppingFiles(CountingFiles):
         self._names: dict[str, int] = {}  # on the disk
         self._current: dict[str, int] = {}
         self._made = 0
+        self._begun: dict[Syncing, bytes] = {}
 
     def before(self, call: str, name: str, undone: Callable[[], object] | None = None) -> None:
         super().before(call, name, undone)
@@ -120,6 +134,15 @@ class StoppingFiles(CountingFiles):
         super().sync(file, name)
         self._synced[self._current[name]] = (self.folder / name).read_bytes()
 
+    def begin_sync(self, file: int, name: str) -> Syncing:
+        begun = super().begin_sync(file, name)
+        self._begun[begun] = (self.folder / name).read_bytes()
+        return begun
+
+    def end_sync(self, begun: Syncing, name: str) -> None:
+        super().end_sync(begun, name)
+        self._synced[self._current[name]] = self._begun.pop(begun)
+
     def rename(self, old: str, new: str) -> None:
         super().rename(old, new)
         self._current[new] = self._current.pop(old)
@@ -132,8 +155,23 @@ class StoppingFiles(CountingFiles):
         super().remove(name)
         self._current.pop(name, None)
 
-    def left(self, folder: Path) -> None:
-        """Make a folder of what is on the disk when the power is off."""
+    def left(self, folder: Path, rng: Random | None = None) -> None:
+        """Make a folder of what is on the disk when the power is off.
+
+        With `rng` also of what may be there: any sectors that were written since, in no order.
+        """
         folder.mkdir()
         for name, number in self._names.items():
-            (folder / name).write_bytes(self._synced.get(number, b""))
+            data = self._synced.get(number, b"")
+            if rng is not None and self._current.get(name) == number:
+                data = _mixed(data, (self.folder / name).read_bytes(), rng)
+            (folder / name).write_bytes(data)
+
+
+def _mixed(old: bytes, new: bytes, rng: Random) -> bytes:
+    """Return a file of which some sectors are still the old ones."""
+    size = len(rng.choice((old, new)))
+    most = max(len(old), len(new))
+    both = old.ljust(most, b"\0"), new.ljust(most, b"\0")
+    sectors = (rng.choice(both)[at : at + SECTOR] for at in range(0, most, SECTOR))
+    return b"".join(sectors)[:size]

@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 import tidelog
-from tests.faults.workload import PROGRAM, commit, compare, expected, facts_at, first_facts
+from tests.faults.workload import PROGRAM, commit, compare, expected, facts_at, first_facts, refuse
 
 SETTINGS = {"snapshot_bytes": 2000, "step_bytes": 700, "segment_bytes": 4000}
 MOST_EPOCHS = 400  # then a new state is begun: the model is computed from the start
@@ -35,6 +35,8 @@ def write(folder: Path, seed: int, pipe: int) -> None:
     os.write(pipe, b"%d\n" % db.epoch)
     while True:
         os.write(pipe, b"%d\n" % commit(db, seed))
+        if db.epoch % 3 == 0:
+            refuse(db)
 
 
 def kill_one(folder: Path, seed: int, rng: Random) -> int:
@@ -73,6 +75,7 @@ def main(parent: Path, seed: int, kills: int) -> None:
     with opened(parent / "warm") as db:  # kernels are loaded when they are first called
         for _ in range(30):
             commit(db, seed)
+        refuse(db)
     number, last, committed, ends = 0, 0, 0, 0
     folder = parent / "0"
     for kill in range(kills):

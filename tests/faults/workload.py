@@ -20,6 +20,8 @@ heavy(x, s) :- edge(x, _), s = sum kg : { weight(y, kg), reach(x, y) }.
 .decl label(text: symbol)
 label(cat(x, y)) :- edge(x, y), !edge(y, x).
 edge("a", "b").
+.decl share(x: symbol, part: number)
+share(x, 1000 / kg) :- weight(x, kg).
 """
 PROGRAM = Program.parse(TEXT)
 TOWNS = [*"abcdefgh"]
@@ -76,6 +78,18 @@ def commit(db: tidelog.Database, seed: int) -> int:
         for name, rows in deleted.items():
             tx.delete(name, rows)
     return db.epoch
+
+
+def refuse(db: tidelog.Database) -> None:
+    """Try an epoch that cannot be computed, with names that nobody knows."""
+    inserted, _ = change(0, db.epoch + 1)
+    try:
+        with db.transaction() as tx:
+            tx.insert("edge", {*inserted.get("edge", ()), (f"e{db.epoch}", "a")})
+            tx.insert("weight", [("a", 0)])
+    except tidelog.EvaluationError:
+        return
+    raise AssertionError("it did not fail")
 
 
 def expected(facts: Facts) -> Contents:

@@ -21,12 +21,11 @@ _ANYWHERE = "A folder, or an address such as s3://bucket/folder."
 @app.command()
 def info(state: Folder) -> None:
     """Print what a state holds. It may be in use."""
-    from tidelog.durable.manifest import FORMAT
     from tidelog.engine.state_tools import info as look
 
     found = look(state)
     manifest = found.manifest
-    print(f"{state}: format {FORMAT}, written by Tidelog {manifest.written_by}")
+    print(f"{state}: format {manifest.format}, written by Tidelog {manifest.written_by}")
     print(f"program    {manifest.program_name}")
     print(f"epoch      {found.epoch:,}; retained since {found.oldest_epoch:,}")
     print(
@@ -60,6 +59,8 @@ def verify(
         f"{state}: fine at epoch {found.epoch:,}"
         f" ({found.bytes:,} bytes of arrays, {found.records:,} epochs in the log{also})"
     )
+    if found.unfinished:
+        print(f"epoch {found.epoch + 1:,} is not complete; it is when the database is opened")
 
 
 @app.command()

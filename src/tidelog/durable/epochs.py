@@ -1,5 +1,7 @@
 """The record of one epoch: what was given, what changed, and the new entries of dictionaries.
 
+It can be written in two parts: what was given, and what became of the views.
+
 A payload is a line of JSON that says what follows, zeros up to a multiple of 8 bytes, and arrays.
 Rows are words as the store packs them, with the domains they were packed for: so a record can be
 read when the domains have changed, by whoever has the dictionaries.
@@ -117,9 +119,19 @@ class EpochRecord(NamedTuple):
         parts[0] = head + bytes(-len(head) % 8)
         return b"".join(parts)
 
+    def with_views(self, views: EpochRecord) -> EpochRecord:
+        """Return the whole epoch, of which this is the given part."""
+        changes, entries = (*self.changes, *views.changes), (*self.entries, *views.entries)
+        return EpochRecord(self.epoch, views.time, changes, entries)
+
     @classmethod
-    def decode(cls, payload: memoryview) -> EpochRecord:
-        """Return what `encode` has written. The checksum of the payload was right."""
+    def decode(cls, payload: memoryview, *views: memoryview) -> EpochRecord:
+        """Return what `encode` has written, in one part or two. The checksums were right."""
+        first = cls._decoded(payload)
+        return first.with_views(cls._decoded(views[0])) if views else first
+
+    @classmethod
+    def _decoded(cls, payload: memoryview) -> EpochRecord:
         data = bytes(payload)
         stop = data.index(b"\n") + 1
         about = json.loads(data[:stop])

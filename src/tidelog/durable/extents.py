@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from tidelog.durable.files import Files
 from tidelog.durable.framing import damaged
-from tidelog.durable.manifest import FORMAT
 
 ALIGNMENT = 64
 PART = 1 << 20  # bytes that are written at once
 _HEADER = struct.Struct("<8sI20s32s")
 _MAGIC = b"TIDEDATA"
+FORMAT = 1  # of data files, which have not changed since
 _TYPES = ("<i8", "<i4", "|u1")
 
 Steps = Generator[int, None, "Extent"]

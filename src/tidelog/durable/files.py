@@ -14,7 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
+from tidelog.durable import syncing
 from tidelog.durable.places import is_address
+from tidelog.durable.syncing import Syncing
 from tidelog.errors import StateError, UsageError
 
 _sync = getattr(os, "fdatasync", os.fsync)  # not everywhere
@@ -78,6 +80,20 @@ class Files:
         """Return when everything that was written to a file is on the disk."""
         try:
             _sync(file)
+        except OSError as error:
+            raise self._failed("sync", name, error) from error
+
+    def begin_sync(self, file: int, name: str) -> Syncing:
+        """Begin to bring what was written to a file to the disk; `end_sync` waits for that."""
+        try:
+            return syncing.begin(file)
+        except OSError as error:
+            raise self._failed("sync", name, error) from error
+
+    def end_sync(self, begun: Syncing, name: str) -> None:
+        """Return when everything that was written before a sync was begun is on the disk."""
+        try:
+            begun.wait()
         except OSError as error:
             raise self._failed("sync", name, error) from error
 

@@ -16,7 +16,9 @@ from tidelog.errors import StateError
 
 NAME = "MANIFEST"
 _NEW = "MANIFEST.new"
-FORMAT = 1
+FORMAT = 2
+OLDEST_FORMAT = 1  # of those that can be read; all have whole epochs in their logs
+_KNOWN = tuple(str(number) for number in range(OLDEST_FORMAT, FORMAT + 1))
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Manifest:
     snapshot: SnapshotRef
     segments: tuple[Segment, ...]
     written_by: str = ""
+    format: int = FORMAT
+    """The format of the state: a writer that finds an older one makes it this one."""
 
     def with_segments(self, segments: tuple[Segment, ...]) -> Manifest:
         """Return the manifest with another log."""
@@ -91,8 +95,10 @@ class _UnsyncedError(Exception):
 
 def encoded(manifest: Manifest) -> bytes:
     """Return what is in the file of a manifest."""
-    body = json.dumps(asdict(manifest), ensure_ascii=True).encode()
-    head = f"tidelog state {FORMAT} {len(body)} {zlib.crc32(body):08x}\n".encode()
+    data = asdict(manifest)
+    format_ = data.pop("format")
+    body = json.dumps(data, ensure_ascii=True).encode()
+    head = f"tidelog state {format_} {len(body)} {zlib.crc32(body):08x}\n".encode()
     return head + body + b"\n"
 
 
@@ -118,10 +124,10 @@ def read(files: Files) -> Manifest:
     damaged = StateError(f"`{shown}` is damaged: it is not what was written")
     if len(words) != 5 or words[:2] != ["tidelog", "state"]:
         raise damaged
-    if words[2] != str(FORMAT):
+    if words[2] not in _KNOWN:
         if words[2].isdecimal() and 0 < len(words[2]) < 4:
             raise StateError(
-                f"`{shown}` has format {words[2]}; this Tidelog knows format {FORMAT} only"
+                f"`{shown}` has format {words[2]}; this Tidelog knows {' and '.join(_KNOWN)} only"
                 "\n  help: export it with the Tidelog that wrote it, and import that"
             )
         raise damaged
@@ -131,6 +137,7 @@ def read(files: Files) -> Manifest:
     return Manifest(
         **{
             **data,
+            "format": int(words[2]),
             "snapshot": SnapshotRef(**data["snapshot"]),
             "segments": tuple(Segment(**segment) for segment in data["segments"]),
         }

@@ -164,6 +164,12 @@ class Watermarks:
         for part in entries:
             self._written[part.type] = part.first + part.count
 
+    def taken_back(self, entries: Sequence[Entries]) -> None:
+        """Note that entries are not written after all."""
+        for part in entries:
+            self._written[part.type] = part.first
+        self._total = -1
+
     def all_written(self) -> None:
         """Note that everything is written."""
         self._written = {type_: len(table) for type_, table in self._codec.tables()}

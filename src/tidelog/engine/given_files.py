@@ -13,7 +13,7 @@ import numpy as np
 from tidelog.durable.epochs import EpochRecord, Role, domain_like
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
-from tidelog.durable.log import read_published, read_records
+from tidelog.durable.log_reading import read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.durable.saved import Relation, Saved, load_index
 from tidelog.durable.tables import restore
@@ -34,8 +34,14 @@ class GivenFacts:
     epoch: int
 
 
-def read_given(files: Files, manifest: Manifest, *, verify: bool = True) -> GivenFacts:
-    """Return the given facts as they are at the last committed epoch."""
+def read_given(
+    files: Files, manifest: Manifest, *, verify: bool = True, is_writer: bool = False
+) -> GivenFacts:
+    """Return the given facts as they are at the last committed epoch.
+
+    Who writes to the state, and so knows that nobody else does, gets all that the log has: what
+    tells how much of it is committed may be behind.
+    """
     program = Program.parse(manifest.program, manifest.program_name)
     saved = load_index(files, manifest.snapshot)
     arrays = Arrays(files, manifest.identity, verify=verify)
@@ -60,9 +66,10 @@ def read_given(files: Files, manifest: Manifest, *, verify: bool = True) -> Give
     epoch = saved.epoch
     published = read_published(files, manifest.identity)
     for record in read_records(
-        files, manifest.identity, manifest.segments, epoch, published, committed_only=True
-    ):
-        change = EpochRecord.decode(record.payload)
+        files, manifest.identity, manifest.segments, epoch, published,
+        committed_only=not is_writer, unfinished=True,
+    ):  # fmt: skip
+        change = EpochRecord.decode(*record.payloads)
         for entries in change.entries:
             restore(codec, entries)
         for part in change.changes:

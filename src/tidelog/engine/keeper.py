@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,19 +22,19 @@ from tidelog.durable.epochs import EpochRecord
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.lock import WriterLock
-from tidelog.durable.log import HEADER, Log, read_records
+from tidelog.durable.log import Log
+from tidelog.durable.log_reading import HEADER, read_records
 from tidelog.durable.manifest import Manifest, SnapshotRef, UnsureError
 from tidelog.durable.saved import Saved, load_index
 from tidelog.durable.snapshot import Image, SnapshotWriter
-from tidelog.durable.tables import Watermarks
 from tidelog.engine import saving
+from tidelog.engine.journal import Journal
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.retention import largest_number, replayed_bytes, retained, unused
 from tidelog.engine.settings import Settings
 from tidelog.engine.state_report import Opened, StateReport
-from tidelog.errors import StateError, UsageError
+from tidelog.errors import StateError
 from tidelog.logic.program import Program
-from tidelog.values.types import Row
 
 _EVERYTHING = 1 << 62  # bytes
 _MOST_HELD = 2  # files that hold so much more than is used of them are not used again
@@ -51,20 +51,21 @@ class Keeper:
         self._engine = engine
         self._manifest: Manifest
         self._saved: Saved
-        self._log: Log
-        self._watermarks = Watermarks(engine._catalog.codec)
+        self._journal = Journal(engine, in_parts=settings.durability == "commit")
         self._writer: SnapshotWriter | None = None
         self._image: Image | None = None
-        self._since_snapshot = 0  # bytes of the log that an opening would replay
         self._not_before = 0
         self._problem = ""
-        self._is_from_files = False
-        self._last_record: EpochRecord | None = None  # whoever follows asks for the last one
         self._number = largest_number(files.names())
         self._tending = threading.RLock()  # snapshots are the business of one thread at a time
         self._closed = threading.Event()
         self._syncer: threading.Thread | None = None
         self.opened: Opened
+
+    @property
+    def _log(self) -> Log:
+        """The file of the log that is being written."""
+        return self._journal.log
 
     # --- the beginning ---
 
@@ -87,7 +88,7 @@ class Keeper:
     def _start_anew(self, program: Program, epoch: int, before: Manifest | None) -> None:
         identity = secrets.token_hex(16)
         image = saving.image_of(self._engine, epoch)
-        self._watermarks.all_written()
+        self._journal.watermarks.all_written()
         writer = SnapshotWriter(self._files, identity, self._next_number(), image)
         log = None
         try:
@@ -109,7 +110,7 @@ class Keeper:
         finally:
             saving.release(self._engine)
         writer.counts_from_now_on()
-        self._manifest, self._saved, self._log = manifest, writer.saved, log
+        self._manifest, self._saved, self._journal.log = manifest, writer.saved, log
         self.opened = Opened(epoch, epoch, 0, 0, 0, "", 0.0)
         self._begin()
 
@@ -132,49 +133,47 @@ class Keeper:
         engine = make(lambda new: saving.restore(new, saved, arrays))
         keeper = cls(files, lock, settings, engine)
         keeper._manifest, keeper._saved = manifest, saved
-        keeper._is_from_files = True
-        records, last = saving.read_log(files, manifest)
-        saving.restore_entries_of(engine._catalog.codec, records)
-        keeper._watermarks.all_written()  # and no more: what comes from here on is in no file
-        saving.resume(engine, saved)
-        if records:
-            saving.replay(engine, records)
-        epoch = records[-1].epoch if records else saved.epoch
+        epochs = keeper._replay()
+        epoch = saved.epoch + epochs
         engine.last_epoch = engine.last_epoch._replace(epoch=epoch)
-        segment = manifest.segments[-1]
-        keeper._log = Log.resume(files, manifest.identity, segment, last)
-        if last is None:
-            keeper._log.epoch = segment.first - 1
-        keeper._since_snapshot = replayed_bytes(manifest, keeper._log.end)
+        keeper._journal.since_snapshot = replayed_bytes(manifest, keeper._log.end)
         seconds = time.perf_counter() - start
         cut, mapped = keeper._log.cut, manifest.snapshot.data_bytes
-        keeper.opened = Opened(epoch, saved.epoch, mapped, len(records), cut, "", seconds)
+        keeper.opened = Opened(epoch, saved.epoch, mapped, epochs, cut, "", seconds)
         keeper._begin()
         return keeper
+
+    def _replay(self) -> int:
+        """Do the epochs after the snapshot again, and go on behind them; return how many."""
+        files, manifest, journal = self._files, self._manifest, self._journal
+        found = saving.read_log(files, manifest)
+        begun = [] if found.begun is None else [found.begun]
+        codec = self._engine._catalog.codec
+        saving.restore_entries_of(codec, [*found.records, *begun])
+        journal.watermarks.all_written()  # and no more: what comes from here on is in no file
+        journal.is_from_files = True
+        saving.resume(self._engine, self._saved)
+        if found.records:
+            saving.replay(self._engine, found.records)
+        if manifest.format < manifests.FORMAT:  # older versions cannot read what follows
+            self._manifest = replace(manifest, format=manifests.FORMAT)
+            manifests.write(files, self._manifest, manifest)
+        journal.log = Log.resume(files, manifest.identity, manifest.segments[-1], found.last)
+        epochs = len(found.records)
+        try:
+            for given in begun:
+                epochs += journal.complete(given, committed=found.is_committed)
+        except BaseException:
+            self._log.close()
+            raise
+        return epochs
 
     def _begin(self) -> None:
         self._publish()
         self._remove_unused()
-        self._engine.journal = self._journal
+        self._journal.attach()
 
     # --- an epoch ---
-
-    def _journal(self, stated: Mapping[str, set[Row]]) -> None:
-        """Write the record of the epoch that is about to be kept. What this raises undoes it."""
-        if self._closed.is_set():
-            raise UsageError("the database is closed")
-        if self._is_from_files:
-            saving.read_for_commit(self._engine)
-        entries = self._watermarks.new_entries()
-        epoch = self._log.epoch + 1
-        record = saving.record_of(self._engine, epoch, stated, entries)
-        payload = record.encode()
-        before = self._log.end
-        sync = self._settings.durability == "commit"
-        self._log.append(epoch, payload, record.time, sync=sync)
-        self._since_snapshot += self._log.end - before
-        self._watermarks.written(entries)
-        self._last_record = record
 
     def committed(self) -> None:
         """Do what can wait until an epoch is kept. Nothing here can fail the epoch."""
@@ -217,7 +216,7 @@ class Keeper:
         """Begin a snapshot if the log is long, or write a part of the one that was begun."""
         if self._writer is None:
             least = max(self._settings.snapshot_bytes, self._manifest.snapshot.data_bytes // 8)
-            if self._since_snapshot < max(least, self._not_before):
+            if self._journal.since_snapshot < max(least, self._not_before):
                 if self._log.end > self._settings.segment_bytes:
                     self._rotate()
                 return
@@ -252,7 +251,7 @@ class Keeper:
         saving.release(self._engine)
         self._writer = self._image = None
         self._manifest, self._saved = manifest, writer.saved
-        self._since_snapshot = replayed_bytes(manifest, self._log.end)
+        self._journal.since_snapshot = replayed_bytes(manifest, self._log.end)
         self._not_before, self._problem = 0, ""
         self._remove_unused()
 
@@ -262,7 +261,8 @@ class Keeper:
         unsure = isinstance(error, UnsureError)
         if unsure:
             self._log.broken = f"it is not known which manifest is on the disk ({error})"
-        self._not_before = _PAUSE * max(self._since_snapshot, self._settings.snapshot_bytes)
+        least = max(self._journal.since_snapshot, self._settings.snapshot_bytes)
+        self._not_before = _PAUSE * least
         writer, self._writer = self._writer, None
         saving.release(self._engine)
         self._image = None
@@ -288,8 +288,7 @@ class Keeper:
         """Go on in a new file of the log, so that old ones can be removed."""
         if self._log.end == HEADER:
             return
-        if self._log.durable_epoch < self._log.epoch:
-            self._log.sync_to(self._log.epoch)
+        self._log.sync()
         log = Log.create(
             self._files, self._log_name(), self._log.epoch + 1, self._manifest.identity
         )
@@ -300,7 +299,7 @@ class Keeper:
         except BaseException:
             log.close()
             raise
-        old, self._log, self._manifest = self._log, log, manifest
+        old, self._journal.log, self._manifest = self._log, log, manifest
         old.close()
         self._publish()
 
@@ -337,7 +336,7 @@ class Keeper:
 
     def records(self, since: int) -> Iterator[EpochRecord]:
         """Yield the records of all committed epochs after `since`."""
-        last = self._last_record
+        last = self._journal.last_record
         if last is not None and last.epoch == self._log.epoch == since + 1:
             yield last  # without a look at the log
             return
@@ -345,7 +344,7 @@ class Keeper:
         for record in read_records(self._files, self._manifest.identity, segments, since, None):
             if record.epoch > self._log.epoch:
                 return
-            yield EpochRecord.decode(record.payload)
+            yield EpochRecord.decode(*record.payloads)
 
     def report(self) -> StateReport:
         """Return what the files hold."""
@@ -377,11 +376,13 @@ class Keeper:
         if self._closed.is_set():
             return
         self._closed.set()
+        self._journal.is_closed = True
         if self._syncer is not None:
             self._syncer.join()
         try:
             if not self._log.broken:
-                self.make_durable(self._log.epoch)
+                self._log.sync()
+                self._publish()
         finally:
             if self._writer is not None:
                 self._give_up(StateError("the database was closed before it was written"))

@@ -47,6 +47,8 @@ class _Written:
     inserted: int = 0
     deleted: int = 0
     ignored: dict[str, Ignored] = field(default_factory=dict)
+    places: dict[str, Array] = field(default_factory=dict)
+    """Where the rows are that go."""
 
 
 class KernelEngine:
@@ -72,6 +74,10 @@ class KernelEngine:
 
         It gets the given rows that the program states as well; the rest is in the catalogue.
         """
+        self.journal_given: Callable[[Mapping[str, set[Row]]], None] | None = None
+        """Called with the same, once in an epoch, when no view has been looked at yet."""
+        self.journal_undone: Callable[[], None] | None = None
+        """Called when an epoch has failed, and nothing of it is left here."""
         functional = frozenset(r.name for r in program.relations.values() if r.functional)
         self._catalog = Catalog(lower(program), Codec(program.records), functional)
         self._catalog.meter = Meter(progress, limits)
@@ -278,8 +284,23 @@ class KernelEngine:
 
         What changes nothing is `told` to those who ask for it.
         """
+        try:
+            return self._computed_and_kept(encoded, given_facts, tables, told)
+        except BaseException:
+            if self.journal_undone is not None:
+                self.journal_undone()
+            raise
+
+    def _computed_and_kept(
+        self,
+        encoded: Mapping[str, tuple[Array, Array]],
+        given_facts: dict[str, set[Row]],
+        tables: Collection[str],
+        told: bool,
+    ) -> tuple[_Written, tuple[LayerReport, ...], dict[str, NetChange]]:
         catalog = self._catalog
         catalog.meter.start()
+        journal_given = self.journal_given
         is_wider = False
         for name, both in encoded.items():
             for ordinals in both:
@@ -289,7 +310,11 @@ class KernelEngine:
             catalog.relayout()
         while True:
             try:
-                written = self._change_given(encoded, tables, told)
+                written = self._find_given(encoded, tables, told)
+                if journal_given is not None:
+                    journal_given(given_facts)
+                    journal_given = None  # once: wider domains change nothing in it
+                self._change_given(written.places)
                 layers = self._run_layers()
                 if catalog.checked:
                     self._functional.check(new_only=True)
@@ -322,10 +347,10 @@ class KernelEngine:
         for relation in self._catalog.everything():
             relation.abort()
 
-    def _change_given(
+    def _find_given(
         self, encoded: Mapping[str, tuple[Array, Array]], tables: Collection[str], told: bool
     ) -> _Written:
-        """Write the given rows of the epoch; tell those that change nothing.
+        """Find out which given rows come and go in the epoch; tell those that change nothing.
 
         What came in `tables` is sorted here for the first time: rows may be on both sides.
         """
@@ -337,9 +362,8 @@ class KernelEngine:
             if name in tables and more.shape[1] and less.shape[1]:
                 more, less = without(more, less), without(less, more)
             new, present = relation.split(more)
-            gone, places, absent = relation.present(less)
-            relation.remove(gone, places)
-            relation.add(new, None, None)
+            gone, written.places[name], absent = relation.present(less)
+            relation.touched = True  # so that an abort forgets this, too
             relation.delta = Delta(new, gone)
             written.inserted += new.shape[1]
             written.deleted += gone.shape[1]
@@ -349,6 +373,13 @@ class KernelEngine:
                     frozenset(catalog.decode(name, absent)),
                 )
         return written
+
+    def _change_given(self, places: Mapping[str, Array]) -> None:
+        """Write the given rows of the epoch; those that go are at these places."""
+        for name, where in places.items():
+            relation = self._catalog.given[name]
+            relation.remove(relation.delta.deleted, where)
+            relation.add(relation.delta.inserted, None, None)
 
     def _effects(self) -> dict[str, NetChange]:
         effects = {}

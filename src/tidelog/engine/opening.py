@@ -10,7 +10,7 @@ from typing import Protocol
 from tidelog.durable import manifest as manifests
 from tidelog.durable.files import Files
 from tidelog.durable.lock import WriterLock
-from tidelog.durable.log import COMMITTED
+from tidelog.durable.log_reading import COMMITTED
 from tidelog.durable.manifest import Manifest
 from tidelog.engine.given_files import read_given
 from tidelog.engine.keeper import Keeper
@@ -109,7 +109,7 @@ def _rebuild(
     why: str,
 ) -> tuple[KernelEngine, Keeper]:
     """Evaluate a program anew on the given facts of a state."""
-    held = read_given(files, manifest, verify=settings.verify)
+    held = read_given(files, manifest, verify=settings.verify, is_writer=True)
     given = {}
     for name, rows in held.rows.items():
         if not rows:

@@ -18,7 +18,7 @@ from tidelog.durable import manifest as manifests
 from tidelog.durable.epochs import EpochRecord
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
-from tidelog.durable.log import read_published, read_records
+from tidelog.durable.log_reading import read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.durable.saved import load_index
 from tidelog.engine.history import Past, changes_since, check_retained, declared, parts_of
@@ -147,7 +147,7 @@ class DatabaseReader:
             self._files, manifest.identity, manifest.segments, self._epoch, published,
             committed_only=True, last=last,
         ):  # fmt: skip
-            found.append(EpochRecord.decode(record.payload))
+            found.append(EpochRecord.decode(*record.payloads))
             segment = max(s.first for s in manifest.segments if s.first <= record.epoch)
             last = (segment, record.end)
         self._last = last
@@ -180,7 +180,7 @@ class DatabaseReader:
         for record in read_records(self._files, manifest.identity, manifest.segments, since, None):
             if record.epoch > self._epoch:
                 return
-            yield EpochRecord.decode(record.payload)
+            yield EpochRecord.decode(*record.payloads)
 
     def _ask(self, relation: Relation, question: Callable[[Reader], T]) -> T:
         with self._reading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
-from tidelog.durable.log import HEADER
+from tidelog.durable.log_reading import HEADER
 from tidelog.durable.manifest import Manifest, Segment
 from tidelog.durable.saved import Saved
 from tidelog.engine.settings import Settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from tidelog.durable.epochs import EpochRecord, Role, Rows
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.framing import Record
-from tidelog.durable.log import read_published, read_records
+from tidelog.durable.log_reading import read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.durable.saved import Relation, RunInFiles, Saved, SavedRun, SavedTable, SumsInFiles
 from tidelog.durable.snapshot import LARGE, Image
@@ -117,23 +117,40 @@ def _numbered_domains(catalog: Catalog) -> dict[int, tuple[int, Domain]]:
     return numbers
 
 
-def record_of(
-    engine: KernelEngine, epoch: int, stated: Stated, entries: Sequence[Entries]
-) -> EpochRecord:
-    """Return the record of the epoch that is about to be kept."""
+def given_changes(engine: KernelEngine, stated: Stated) -> list[Rows]:
+    """Return what was given in the epoch that is under way, and what was taken."""
     catalog = engine._catalog
     changes = []
     for name in engine._program.relations:
-        relation, given = catalog.relations[name], catalog.given[name]
-        if given is not relation and given.touched and given.delta:
-            changes.append(_rows(name, Role.GIVEN, given))
-        if relation.touched and relation.delta:
-            changes.append(_rows(name, Role.BOTH if given is relation else Role.VIEW, relation))
+        given = catalog.given[name]
+        if given.touched and given.delta:
+            role = Role.BOTH if given is catalog.relations[name] else Role.GIVEN
+            changes.append(_rows(name, role, given))
     if stated is not engine._given_facts:
         for name, after in stated.items():
             before = engine._given_facts.get(name, set())
             if after != before:
                 changes.append(_stated_rows(catalog, name, after - before, before - after))
+    return changes
+
+
+def view_changes(engine: KernelEngine) -> list[Rows]:
+    """Return what the epoch that is about to be kept has changed in views that rules derive."""
+    catalog = engine._catalog
+    return [
+        _rows(name, Role.VIEW, relation)
+        for name in engine._program.relations
+        if (relation := catalog.relations[name]).touched
+        and relation.delta
+        and relation is not catalog.given[name]
+    ]
+
+
+def record_of(
+    engine: KernelEngine, epoch: int, stated: Stated, entries: Sequence[Entries]
+) -> EpochRecord:
+    """Return the whole record of the epoch that is about to be kept."""
+    changes = given_changes(engine, stated) + view_changes(engine)
     return EpochRecord(epoch, time.time(), changes, entries)
 
 
@@ -248,20 +265,43 @@ def _run(saved: SavedRun, arrays: Arrays, rows_only: bool) -> Run:
     return LazyRun(saved.words.shape[1], saved.dead, RunInFiles(saved, arrays, rows_only))
 
 
-def read_log(files: Files, manifest: Manifest) -> tuple[list[EpochRecord], Record | None]:
-    """Return the epochs after the snapshot, and the last record of the file being written."""
+class Replayed(NamedTuple):
+    """What an opening finds in the log."""
+
+    records: list[EpochRecord]
+    """The epochs after the snapshot, all in one piece."""
+    begun: EpochRecord | None
+    """What is given in the one behind them, if its views are not in the log."""
+    is_committed: bool
+    """Whether that one is known to have committed."""
+    last: Record | None
+    """The last record of the file that is being written."""
+
+
+def read_log(files: Files, manifest: Manifest) -> Replayed:
+    """Return what is to be done again after the snapshot."""
     records: list[EpochRecord] = []
-    last: Record | None = None
+    begun, last = None, None
     current = manifest.segments[-1]
     published = read_published(files, manifest.identity)
     since = manifest.snapshot.epoch
     oldest = min(since, current.first - 1)
-    for record in read_records(files, manifest.identity, manifest.segments, oldest, published):
+    for record in read_records(
+        files, manifest.identity, manifest.segments, oldest, published, unfinished=True
+    ):
         if record.epoch >= current.first:
             last = record
-        if record.epoch > since:
-            records.append(EpochRecord.decode(record.payload))
-    return records, last
+        if not record.is_complete:
+            begun = EpochRecord.decode(record.payload)
+        elif record.epoch > since:
+            records.append(EpochRecord.decode(*record.payloads))
+    is_committed = (
+        last is not None
+        and published is not None
+        and published.first == current.first
+        and published.durable >= last.end
+    )
+    return Replayed(records, begun, is_committed, last)
 
 
 def restore_entries_of(codec: Codec, records: Sequence[EpochRecord]) -> None:

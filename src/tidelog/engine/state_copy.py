@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from tidelog.durable import manifest as manifests
 from tidelog.durable.files import Files
-from tidelog.durable.log import HEADER, read_published, read_records
+from tidelog.durable.log_reading import HEADER, read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.durable.places import Place, is_address
 from tidelog.durable.saved import load_index
@@ -70,7 +70,7 @@ def _committed(files: Files, manifest: Manifest) -> tuple[int, int]:
     published = read_published(files, manifest.identity)
     for record in read_records(
         files, manifest.identity, manifest.segments, current.first - 1, published,
-        committed_only=True,
+        committed_only=True, unfinished=True,
     ):  # fmt: skip
         epoch, end = max(epoch, record.epoch), record.end
     return epoch, end

@@ -13,7 +13,7 @@ from tidelog.durable.epochs import EpochRecord
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.framing import Record
-from tidelog.durable.log import read_published, read_records
+from tidelog.durable.log_reading import read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.durable.places import Place
 from tidelog.durable.saved import Saved, load_index
@@ -59,8 +59,9 @@ def info(path: str | Path) -> StateInfo:
     manifest = _manifest(files)
     saved = load_index(files, manifest.snapshot)
     epoch, last = manifest.snapshot.epoch, None
-    for last in _records(files, manifest, epoch):  # noqa: B007
-        pass
+    for record in _records(files, manifest, epoch):
+        if record.is_complete:
+            last = record
     rows = {
         relation.name: sum(
             run.words.shape[1] - run.dead for run in next(iter(relation.orders.values()))
@@ -84,8 +85,9 @@ def info(path: str | Path) -> StateInfo:
 def _records(files: Files, manifest: Manifest, since: int) -> Iterator[Record]:
     published = read_published(files, manifest.identity)
     return read_records(
-        files, manifest.identity, manifest.segments, since, published, committed_only=True
-    )
+        files, manifest.identity, manifest.segments, since, published,
+        committed_only=True, unfinished=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Verified:
     bytes: int
     records: int
     problems: tuple[str, ...]
+    unfinished: int
+    """How many epochs lack their views, which the next opening computes: 0, or the last one."""
 
 
 def verify(path: str | Path, *, deep: bool = False) -> Verified:
@@ -109,17 +113,20 @@ def verify(path: str | Path, *, deep: bool = False) -> Verified:
     arrays = Arrays(files, manifest.identity)
     for extent in saved.extents():
         arrays.read(extent)
-    records = 0
+    records = unfinished = 0
     epoch = saved.epoch
     after = []
     for record in _records(files, manifest, -1):
-        records += 1
-        epoch = max(epoch, record.epoch)
-        decoded = EpochRecord.decode(record.payload)
+        if record.is_complete:
+            records += 1
+            epoch = max(epoch, record.epoch)
+        else:
+            unfinished += 1
+        decoded = EpochRecord.decode(*record.payloads)
         if record.epoch > saved.epoch:
             after.append(decoded)
     problems = _compare(files, manifest, saved, after) if deep else ()
-    return Verified(epoch, arrays.mapped, records, problems)
+    return Verified(epoch, arrays.mapped, records, problems, unfinished)
 
 
 def _compare(
