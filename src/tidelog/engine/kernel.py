@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tidelog.engine.arrow import ordinals_of
 from tidelog.engine.explain_kernel import KernelDetails
 from tidelog.engine.functional import FunctionalCheck
-from tidelog.engine.protocol import Effects, Ignored, LazyRows, NetChange, Requested
+from tidelog.engine.protocol import Effects, Ignored, NetChange, Requested
 from tidelog.engine.recompute import Recompute
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.stored_reads import StoredReader
@@ -32,12 +32,13 @@ from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
-from tidelog.store.relation import Delta, Version, without
+from tidelog.store.relation import Delta, StoredRelation, Version, ordinals_by, without
 from tidelog.store.run import Words
 from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
 _NO_ROWS: set[Row] = set()
+_FEW = 16  # rows, or epochs: sizes are not looked at for fewer
 
 
 @dataclass
@@ -49,6 +50,28 @@ class _Written:
     ignored: dict[str, Ignored] = field(default_factory=dict)
     places: dict[str, Array] = field(default_factory=dict)
     """Where the rows are that go."""
+
+
+class _ChangedRows:
+    """The rows of a change, decoded when somebody asks: most changes are never looked at."""
+
+    __slots__ = ("_catalog", "_delta", "_fields", "_name")
+
+    def __init__(self, catalog: Catalog, name: str, relation: StoredRelation, delta: Delta) -> None:
+        self._catalog, self._name, self._delta = catalog, name, delta
+        self._fields = relation.primary.layout.biased  # layouts change, that of these rows does not
+
+    def inserted(self) -> frozenset[Row]:
+        """Return the rows that came."""
+        return self._decoded(self._delta.inserted)
+
+    def deleted(self) -> frozenset[Row]:
+        """Return the rows that went."""
+        return self._decoded(self._delta.deleted)
+
+    def _decoded(self, words: Words) -> frozenset[Row]:
+        ordinals = ordinals_by(words, self._fields)
+        return frozenset(self._catalog.decode_ordinals(self._name, ordinals))
 
 
 class KernelEngine:
@@ -179,8 +202,9 @@ class KernelEngine:
         meter, layers = self._catalog.meter, []
         stored = self._catalog.relations
         meter.begin()
+        end = time.perf_counter()
         for layer, strategy in self._strategies:
-            start, before = time.perf_counter(), meter.touched
+            start, before = end, meter.touched
             meter.enter(layer.relations)
             if first:
                 self._catalog.stamp = object()  # the layers below have their sizes now
@@ -192,10 +216,10 @@ class KernelEngine:
                 relation = stored[name]
                 inserted += relation.stored if first else relation.delta.inserted.shape[1]
                 deleted += relation.delta.deleted.shape[1]
-            choice, seconds = strategy.choice, time.perf_counter() - start
+            choice, end = strategy.choice, time.perf_counter()
             layers.append(
                 LayerReport(
-                    layer.relations, strategy.name, choice.what, choice.why, seconds,
+                    layer.relations, strategy.name, choice.what, choice.why, end - start,
                     inserted, deleted, meter.touched - before, choice.levels,
                 )
             )  # fmt: skip
@@ -338,8 +362,10 @@ class KernelEngine:
             break
         for relation in catalog.everything():
             if relation.touched:
+                come = relation.delta.inserted.shape[1]
                 relation.commit()
-                catalog.note_size(relation)
+                if come > _FEW or not self.last_epoch.epoch % _FEW:
+                    catalog.note_size(relation)
         self._given_facts = given_facts
         return written, layers, effects
 
@@ -361,7 +387,7 @@ class KernelEngine:
             more, less = catalog.pack(name, adds), catalog.pack(name, removes)
             if name in tables and more.shape[1] and less.shape[1]:
                 more, less = without(more, less), without(less, more)
-            new, present = relation.split(more)
+            new, present = relation.split(more) if more.shape[1] else (more, more)
             gone, written.places[name], absent = relation.present(less)
             relation.touched = True  # so that an abort forgets this, too
             relation.delta = Delta(new, gone)
@@ -383,22 +409,14 @@ class KernelEngine:
 
     def _effects(self) -> dict[str, NetChange]:
         effects = {}
-        stored = self._catalog.relations
-        for name in self._program.relations:
-            relation = stored[name]
-            if relation.touched and relation.delta:
-                delta = relation.delta
-                effects[name] = NetChange(
-                    self._lazy_rows(name, delta.inserted), self._lazy_rows(name, delta.deleted)
-                )
-        return effects
-
-    def _lazy_rows(self, name: str, words: Words) -> LazyRows:
-        if words.shape[1] == 0:
-            return frozenset()
         catalog = self._catalog
-        unpacked = catalog.relations[name].unpacker()  # layouts change, this one does not
-        return lambda: frozenset(catalog.decode_ordinals(name, unpacked(words)))
+        for name in self._program.relations:
+            relation = catalog.relations[name]
+            if relation.touched:
+                delta = relation.delta
+                if delta:
+                    effects[name] = NetChange(_ChangedRows(catalog, name, relation, delta))
+        return effects
 
     # --- reading ---
 

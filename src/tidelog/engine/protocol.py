@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -13,34 +13,49 @@ from tidelog.io.columns import CheckedTable
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.values.types import Row
 
-LazyRows = frozenset[Row] | Callable[[], frozenset[Row]]
 Requested = set[Row] | CheckedTable
 """Rows that a transaction inserts, or deletes, into one relation."""
 
 
+class LazyChange(Protocol):
+    """Rows that are made when somebody asks for them."""
+
+    def inserted(self) -> frozenset[Row]:
+        """Return the rows that came."""
+
+    def deleted(self) -> frozenset[Row]:
+        """Return the rows that went."""
+
+
 class NetChange:
-    """The rows that an epoch adds to and removes from one relation; the two are disjoint.
+    """The rows that an epoch adds to and removes from one relation; the two are disjoint."""
 
-    Either can be given as a function: most changes are never looked at.
-    """
+    __slots__ = ("_deleted", "_inserted", "_lazy")
 
-    __slots__ = ("_deleted", "_inserted")
+    def __init__(self, lazy: LazyChange | None = None) -> None:
+        self._lazy = lazy
+        self._inserted: frozenset[Row] | None = None
+        self._deleted: frozenset[Row] | None = None
 
-    def __init__(self, inserted: LazyRows = frozenset(), deleted: LazyRows = frozenset()) -> None:
-        self._inserted, self._deleted = inserted, deleted
+    @classmethod
+    def of(cls, inserted: frozenset[Row], deleted: frozenset[Row]) -> NetChange:
+        """Return a change of rows that are there already."""
+        change = cls()
+        change._inserted, change._deleted = inserted, deleted
+        return change
 
     @property
     def inserted(self) -> frozenset[Row]:
         """The rows that came."""
-        if callable(self._inserted):
-            self._inserted = self._inserted()
+        if self._inserted is None:
+            self._inserted = frozenset() if self._lazy is None else self._lazy.inserted()
         return self._inserted
 
     @property
     def deleted(self) -> frozenset[Row]:
         """The rows that went."""
-        if callable(self._deleted):
-            self._deleted = self._deleted()
+        if self._deleted is None:
+            self._deleted = frozenset() if self._lazy is None else self._lazy.deleted()
         return self._deleted
 
     def __bool__(self) -> bool:

@@ -250,8 +250,8 @@ class Shard:
             relation = catalog.relations[name]
             delta = relation.delta
             if delta and name in self.watched:
-                unpacked = relation.unpacker()
-                changes[name] = Delta(unpacked(delta.inserted), unpacked(delta.deleted))
+                ordinals = relation.ordinals
+                changes[name] = Delta(ordinals(delta.inserted), ordinals(delta.deleted))
             own = catalog.given[name].delta
             if own:
                 given[name] = own.inserted.shape[1], own.deleted.shape[1]

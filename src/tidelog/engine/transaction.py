@@ -48,8 +48,11 @@ class Transaction:
         self._collect(self._deleted, relation, rows)
 
     def _collect(self, into: dict[str, Requested], relation: str, rows: Any) -> None:
-        self._check_open()
-        checked = self._database._row_reader(relation).rows(rows)
+        if not self._open:
+            self._check_open()
+        readers = self._database._row_readers
+        reader = readers.get(relation) or self._database._row_reader(relation)
+        checked = reader.rows(rows)
         held = into.get(relation)
         if held is None and isinstance(checked, CheckedTable):
             into[relation] = checked  # stays in columns, if nothing else comes

@@ -6,7 +6,7 @@ its rows one by one gets the tuples that any other reader would give.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tidelog.logic.program import Relation
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class CheckedTable(Collection[Row]):
+class CheckedTable:
     """Rows that a reader of this package has made, in columns: they are taken as they are.
 
     The columns are those of the relation, of its Arrow types (io/tabular.py); no value is missing,

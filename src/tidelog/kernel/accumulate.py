@@ -42,6 +42,7 @@ from tidelog.kernel.groups import (
     TOUCHED,
     VALUE,
     WORDS_USED,
+    note,
     remove_group,
 )
 
@@ -200,7 +201,7 @@ def _add_rows(limbs, operation, which, values, added, order, start, stop, first)
 
 
 @njit(cache=True)
-def add_up(
+def _add_up(
     heads, words, state, log, operation, which, values, added, order, start, stop, first, limbs,
     gone, come,
 ):  # fmt: skip
@@ -247,6 +248,42 @@ def add_up(
                 come[c, state[COME]] = heads[slot, c]
             come[width, state[COME]] = value
             state[COME] += 1
+
+
+@njit(cache=True)
+def add_up(
+    heads, words, state, log, operation, which, values, added, order, start, stop, first, limbs,
+    gone, come,
+):  # fmt: skip
+    """Do what `_add_up` does, for Python to call."""
+    _add_up(
+        heads, words, state, log, operation, which, values, added, order, start, stop, first,
+        limbs, gone, come,
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def add_row(
+    heads, table, words, state, log, operation, columns, key, target, added, limbs, out
+):  # fmt: skip
+    """Add a row to its group, or take it away if `added` is 0; return False if an array is full.
+
+    What `note` and `_add_up` do, in one call. `out` gets the result rows that go and come.
+    """
+    if state[WORDS_USED] + LARGEST_BLOCK > words.shape[0]:
+        return False
+    which = np.zeros(1, np.int64)
+    no_places = np.zeros(0, np.int32)
+    if not note(heads, table, state, columns, key, 0, 1, which, log, no_places, 0):
+        return False
+    state[GONE] = state[COME] = state[BEYOND] = 0
+    values = columns[max(target, 0)]
+    order = np.zeros(0, np.int64)
+    _add_up(
+        heads, words, state, log, operation, which, values, added, order, 0, 1, 0, limbs,
+        out[0], out[1],
+    )  # fmt: skip
+    return True
 
 
 @njit(cache=True)

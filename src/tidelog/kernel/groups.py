@@ -66,7 +66,7 @@ def find_groups(heads, table, columns, key, n, slots):
 
 
 @njit(cache=True)
-def note_groups(heads, table, state, columns, key, start, n, which, log, seen, lowest):
+def note(heads, table, state, columns, key, start, n, which, log, seen, lowest):
     """Find the groups of rows, new ones are made; return how many rows are done.
 
     It returns early when an array is full, to be called again with a larger one.
@@ -138,6 +138,12 @@ def note_groups(heads, table, state, columns, key, start, n, which, log, seen, l
             seen[columns[key[0], i] - lowest] = which[i] + 1
         previous = slot
     return n
+
+
+@njit(cache=True)
+def note_groups(heads, table, state, columns, key, start, n, which, log, seen, lowest):
+    """Do what `note` does, for Python to call."""
+    return note(heads, table, state, columns, key, start, n, which, log, seen, lowest)
 
 
 @njit(cache=True)

@@ -64,7 +64,7 @@ class Interrupts:
                 self._hold()
 
     def _hold(self) -> None:
-        if threading.current_thread() is threading.main_thread():
+        if threading.get_ident() == threading.main_thread().ident:
             handler = raw.getsignal(_SIGINT)
             if callable(handler):  # else interrupts are ignored, or end the process
                 self._handler = handler

@@ -29,6 +29,7 @@ from tidelog.plan.lowered import Aggregation
 from tidelog.store.accumulators import Accumulators
 from tidelog.store.operations import Operation
 from tidelog.store.relation import Delta, StoredRelation, Version
+from tidelog.store.run import Words
 from tidelog.values.types import Kind
 
 
@@ -95,8 +96,7 @@ class Sums(Aggregate):
             relation = self._result
             relation.touched = True
             gone, come = self._add(self._source.ordinals(changed), added)
-            deleted = self._catalog.pack(relation.name, gone)
-            inserted = self._catalog.pack(relation.name, come)
+            deleted, inserted = self._packed(gone), self._packed(come)
             if self._stores_rows:
                 relation.change(inserted, deleted)
             else:
@@ -120,6 +120,13 @@ class Sums(Aggregate):
         if not self._stores_rows:
             rows = self._result.no_rows()
         assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
+
+    def _packed(self, ordinals: Array) -> Words:
+        """Return result rows in their layout, sorted."""
+        relation, n = self._result, ordinals.shape[1]
+        if n == 1:
+            return relation.pack_ordinals(ordinals)
+        return self._catalog.pack(relation.name, ordinals) if n else relation.no_rows()
 
     # --- adding up ---
 

@@ -147,6 +147,8 @@ class Accumulators:
         state, n = self._state, columns.shape[1]
         assert not state[g.TOUCHED], "the epoch before has not ended"
         assert n <= exact.MOST_ADDED, "so many rows must be added in parts"
+        if n == 1:
+            return self._add_row(columns, key, -1 if target is None else target, added)
         which = np.empty(n, np.int64)
         seen, lowest = (_NO_PLACES, 0) if n < _MANY else _places(columns, key)
         done = 0
@@ -172,6 +174,19 @@ class Accumulators:
             )  # fmt: skip
         left, entered, _ = state[g.GONE : g.BEYOND + 1].tolist()
         return gone[:, :left], come[:, :entered]
+
+    def _add_row(self, columns: Array, key: Array, target: int, added: int) -> tuple[Array, Array]:
+        """Do what `add` does for one row, the usual case, in one call of a kernel."""
+        state = self._state
+        out = np.empty((2, self._key + 1, 1), np.int64)
+        while not k.add_row(
+            self._heads, self._table, self._words, state, self._log, self._operation, columns, key,
+            target, added, self._limbs, out,
+        ):  # fmt: skip
+            self._make_words(1)
+            self._make_room(1)
+        left, entered, _ = state[g.GONE : g.BEYOND + 1].tolist()
+        return out[0, :, :left], out[1, :, :entered]
 
     def _make_words(self, groups: int) -> None:
         """Have room for the sums of so many groups, however large they become."""

@@ -163,7 +163,7 @@ class Index:
         self._current = None
         if tail is None:
             self.tail = run
-            if run.size <= SMALL:
+            if run.size <= SMALL and run._marks is None:
                 run.need_marks()  # now, since rows of small runs soon die
             number = len(self.runs)
             if table is not None and len(table) == number < len(self._described):
@@ -181,12 +181,12 @@ class Index:
         """Change the marks of rows of another layout that the epoch knows."""
         tail = -1 if self.tail is None else len(self.runs)
         done, n = 0, rows.shape[1]
-        log = self.marks_log
+        log, own = self.marks_log, self.layout
         columns = log.room_for(n)
         while done < n:
             log.used, done, lacks_marks = t.write_marks(
-                self.table(), tail, self.layout.words, rows, marks, done, n, layout.by_column,
-                self.layout.by_column, columns, log.used,
+                self._current if self._current is not None else self.table(), tail, own.words,
+                rows, marks, done, n, layout.by_column, own.by_column, columns, log.used,
             )  # fmt: skip
             if lacks_marks >= 0:
                 self.all_runs()[lacks_marks].need_marks()
@@ -298,6 +298,15 @@ class Index:
         if marks.used:
             over = t.bury(self.table(), marks.columns, marks.used, self._died)
             assert over, "a row is still flagged"
+            if marks.used == 1 and not self.merges and not self.captures:
+                number = int(marks.columns[0, 0])
+                run = self.runs[number]
+                run.dead += int(self._died[number])
+                if run.trees:
+                    self._renew_trees(marks)
+                marks.used = 0
+                counts.clear()
+                return
             has_trees = False
             for run, died in zip(self.runs, self._died.tolist(), strict=False):
                 if died:

@@ -9,7 +9,7 @@ and `commit` turns the new version into the only one.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,10 +20,11 @@ from tidelog.kernel import rows as kernel
 from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD, DEAD_NOW
 from tidelog.store.domain import Domain
-from tidelog.store.index import Index
+from tidelog.store.index import SMALL, Index
 from tidelog.store.layout import Layout
 from tidelog.store.run import (
     ALIVE,
+    Counts,
     Marks,
     Run,
     Words,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _NOWHERE = np.empty((4, 0), np.int64)
 _DYING = np.full(1, DEAD_NOW, np.int32)
-_ONCE = np.ones(1, np.int64)
 
 
 class Version(enum.Enum):
@@ -198,21 +198,7 @@ class StoredRelation:
 
     def ordinals(self, rows: Words) -> NDArray[np.int64]:
         """Return rows as columns of ordinals."""
-        fields, n = self.primary.layout.biased, rows.shape[1]
-        columns = np.empty((fields.shape[0], n), np.int64)
-        kernel.unpack_ordinals(rows, n, fields, columns)
-        return columns
-
-    def unpacker(self) -> Callable[[Words], NDArray[np.int64]]:
-        """Return what turns rows into columns of ordinals, as long as there are such rows."""
-        fields = self.primary.layout.biased
-
-        def ordinals(rows: Words) -> NDArray[np.int64]:
-            columns = np.empty((len(fields), rows.shape[1]), np.int64)
-            kernel.unpack_ordinals(rows, rows.shape[1], fields, columns)
-            return columns
-
-        return ordinals
+        return ordinals_by(rows, self.primary.layout.biased)
 
     def index(self, order: tuple[int, ...]) -> Index:
         """Return the relation in the given order of columns, built on first use."""
@@ -380,15 +366,21 @@ class StoredRelation:
 
     # --- writing, within an epoch ---
 
-    def add(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
-        """Add sorted rows that no version of the current epoch shows."""
+    def add(self, rows: Words, marks: Marks | None, counts: Counts | None) -> None:
+        """Add sorted rows that no version of the current epoch shows.
+
+        Counts of 32 bits are kept as they are, and written to.
+        """
         if rows.shape[1] == 0:
             return
         self.touched = True
         primary = self.primary
-        kept = None if counts is None else compact_counts(counts)
+        kept = None
+        if counts is not None:
+            kept = counts if counts.dtype == np.int32 else compact_counts(counts)
         if marks is None and len(self._indexes) == 1:
-            primary.add(Run(rows, None, kept))
+            n = rows.shape[1]
+            primary.add(Run(rows, np.zeros(n, np.int32) if n <= SMALL else None, kept))
             return
         layout = primary.layout
         marks = None if marks is None else marks.copy()  # `set_marks` writes to them
@@ -430,10 +422,7 @@ class StoredRelation:
         self.remove(deleted)
         n = inserted.shape[1]
         if n:
-            once = None
-            if self.counted:
-                once = _ONCE if n == 1 else np.ones(n, np.int64)
-            self.add(inserted, None, once)
+            self.add(inserted, None, np.ones(n, np.int32) if self.counted else None)
         self.delta = Delta(inserted, deleted)
 
     def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
@@ -584,6 +573,14 @@ class StoredRelation:
 def _column(numbers: Sequence[int]) -> NDArray[np.int64]:
     """Return one number for each column, to be added to all rows."""
     return np.array(numbers, np.int64).reshape(-1, 1)
+
+
+def ordinals_by(rows: Words, fields: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return rows of a layout, which has these fields, as columns of ordinals."""
+    n = rows.shape[1]
+    columns = np.empty((fields.shape[0], n), np.int64)
+    kernel.unpack_ordinals(rows, n, fields, columns)
+    return columns
 
 
 def without(rows: Words, others: Words) -> Words:

@@ -256,7 +256,7 @@ def largest(numbers: NDArray[Any]) -> int:
     return int(numbers.max(initial=0))
 
 
-def compact_counts(counts: NDArray[np.int64]) -> Counts:
+def compact_counts(counts: Counts) -> Counts:
     """Return a copy of the counts, in 32 bits if they fit."""
     if largest(counts) <= _MOST_NARROW:
         return counts.astype(np.int32)
