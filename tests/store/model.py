@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel.join import DEAD, DEAD_NOW, FLAG
+from tidelog.store import index as indexes
 from tidelog.store.index import MOST_RUNS, Index
 from tidelog.store.relation import StoredRelation, Version
 from tidelog.store.run import ALIVE, GONE, sort_words
@@ -226,8 +227,9 @@ class Driver:
             assert len(index.runs) < MOST_RUNS + bool(index.merges)
             for run in index.runs:
                 dead = 0 if run.marks is None else int((run.marks == DEAD).sum())
-                buried = 4 * dead <= len(run) or bool(index.merges)
-                assert buried, "the dead are not buried"
+                most = len(run) - 1 if len(run) <= indexes.SMALL else len(run) // 4
+                buried = dead <= most or bool(index.merges)
+                assert buried, f"the dead are not buried: {dead} of {len(run)} rows"
 
     def abort(self) -> None:
         """End the epoch as if it had never been."""

@@ -287,7 +287,7 @@ class Index:
         before = 0
         for run in self.runs:
             n = run.size
-            if run.dead * _DEAD_SHARE >= n or (before >= SMALL and n * _GROWTH > before):
+            if not n or (run.dead and _is_worn(run)) or (before >= SMALL and n * _GROWTH > before):
                 return False
             before = n
         return True
@@ -374,7 +374,7 @@ class Index:
                 self._advance(busy, len(busy.a) + len(busy.b))
         dead: list[Run] = []
         for i, run in enumerate(self.runs):
-            if run.dead * _DEAD_SHARE > len(run) and self._merge_of(run) is None:
+            if run.dead and _is_worn(run) and self._merge_of(run) is None:
                 if run.dead == len(run):
                     dead.append(run)
                 elif len(run) <= STEP:
@@ -454,3 +454,11 @@ class Index:
         table = self.table().copy()
         self.forget_table()
         assert np.array_equal(table, self.table()), "the table is out of date"
+
+
+def _is_worn(run: Run) -> bool:
+    """Return whether so many rows are dead that the run is to be rewritten.
+
+    One with few rows is merged soon in any case, and its dead rows are left behind then.
+    """
+    return run.dead == run.size if run.size <= SMALL else run.dead * _DEAD_SHARE >= run.size
