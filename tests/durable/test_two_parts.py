@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -23,6 +24,7 @@ from tidelog.engine import saving
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.state_copy import copy_state
 from tidelog.engine.state_tools import compact, export_state, import_state, info, verify
+from tidelog.values.types import Row
 
 PAIRS = """
 .decl p(x: symbol, n: number)
@@ -306,8 +308,8 @@ def found_with(folder: Path, *rows: tuple[str, int]) -> Path:
     begin = engine.journal_given
     assert begin is not None
 
-    def then_copy(stated: object) -> None:
-        begin(stated)  # type: ignore[arg-type]
+    def then_copy(stated: Mapping[str, set[Row]]) -> None:
+        begin(stated)
         shutil.copytree(folder / "live", left)
 
     engine.journal_given = then_copy
@@ -360,11 +362,11 @@ def test_an_epoch_that_committed_is_never_cut_off(
     replays = []
     run = KernelEngine.replay
 
-    def replay(engine: KernelEngine, *given: object) -> None:
-        replays.append(given)
+    def replay(engine: KernelEngine, encoded: Any, given_facts: dict[str, set[Row]]) -> None:
+        replays.append(encoded)
         if len(replays) == 2:
             raise tidelog.DataError("not now")
-        run(engine, *given)  # type: ignore[arg-type]
+        run(engine, encoded, given_facts)
 
     with monkeypatch.context() as patched:
         patched.setattr(KernelEngine, "replay", replay)

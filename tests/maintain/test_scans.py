@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.kernel.words import seeded
+from tests.maintain.agreeing import assert_agree
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.oracle import ReferenceEngine
 from tidelog.errors import EvaluationError
@@ -81,13 +82,7 @@ def test_random_changes(case: str, groups: int) -> None:
             for name, rows in held.items()
         }
         wanted, found = reference.apply(inserted, deleted), kernel.apply(inserted, deleted)
-        for name in program.relations:
-            assert kernel.rows(name) == reference.rows(name), name
-            assert (name in found.changes) == (name in wanted.changes), name
-            if name in found.changes:
-                assert found.changes[name].inserted == wanted.changes[name].inserted
-                assert found.changes[name].deleted == wanted.changes[name].deleted
-        kernel._check()
+        assert_agree(program, kernel, reference, found, wanted)
         held = {name: (rows | inserted[name]) - deleted[name] for name, rows in held.items()}
     fresh = KernelEngine(program, held)
     for name in program.relations:

@@ -12,6 +12,7 @@ import pytest
 
 import tidelog
 from tests.kernel.words import seeded
+from tests.maintain.agreeing import assert_agree, assert_same_rows
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.oracle import ReferenceEngine
 from tidelog.errors import EvaluationError
@@ -277,18 +278,10 @@ def test_random_rules_and_histories(block: int) -> None:
                 with pytest.raises(EvaluationError, match="overflows") as raised:
                     kernel.apply(inserted, deleted)
                 assert "view" in str(raised.value)
-                kernel._check()
-                for name in program.relations:
-                    assert kernel.rows(name) == reference.rows(name), name
+                assert_same_rows(program, kernel, reference)
                 continue
             found = kernel.apply(inserted, deleted)
-            for name in program.relations:
-                assert kernel.rows(name) == reference.rows(name), name
-                assert (name in found.changes) == (name in wanted.changes), name
-                if name in found.changes:
-                    assert found.changes[name].inserted == wanted.changes[name].inserted
-                    assert found.changes[name].deleted == wanted.changes[name].deleted
-            kernel._check()
+            assert_agree(program, kernel, reference, found, wanted)
             history.held = history.after(inserted, deleted)
         fresh = KernelEngine(program, history.held)
         for name in program.relations:

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from tests.kernel.words import seeded
+from tests.maintain.agreeing import assert_agree
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.oracle import ReferenceEngine
 from tidelog.errors import EvaluationError
@@ -108,13 +109,7 @@ def test_random_changes(type_: str, groups: int) -> None:
             }
             continue
         found = kernel.apply(inserted, deleted)
-        for name in program.relations:
-            assert kernel.rows(name) == reference.rows(name), name
-            assert (name in found.changes) == (name in wanted.changes), name
-            if name in found.changes:
-                assert found.changes[name].inserted == wanted.changes[name].inserted
-                assert found.changes[name].deleted == wanted.changes[name].deleted
-        kernel._check()
+        assert_agree(program, kernel, reference, found, wanted)
         held = {name: (rows | inserted[name]) - deleted[name] for name, rows in held.items()}
     assert failures > 0 or type_ == "float", "no sum has overflowed"
     fresh = KernelEngine(program, held)
@@ -223,13 +218,7 @@ def test_a_view_that_copies_sums_may_be_given_rows_as_well() -> None:
             deleted[name] = (set(rows[2:]) | set(sorted(held[name])[:1])) - inserted[name]
             held[name] = (held[name] | inserted[name]) - deleted[name]
         found, wanted = kernel.apply(inserted, deleted), reference.apply(inserted, deleted)
-        for name in program.relations:
-            assert kernel.rows(name) == reference.rows(name), name
-            assert (name in found.changes) == (name in wanted.changes), name
-            if name in found.changes:
-                assert found.changes[name].inserted == wanted.changes[name].inserted
-                assert found.changes[name].deleted == wanted.changes[name].deleted
-        kernel._check()
+        assert_agree(program, kernel, reference, found, wanted)
     results = kernel._catalog.passed_on
     assert results and not any(result.stored for result in results), "rows are stored twice"
     fresh = KernelEngine(program, held)

@@ -82,8 +82,14 @@ class _Helper:
 class _Found:
     """The helper of this process, once somebody has asked for it."""
 
+    helper: _Helper | None
+    is_known: bool
+
     def __init__(self) -> None:
-        self.helper: _Helper | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.helper = None
         self.is_known = False
         self._finding = threading.Lock()
 
@@ -100,7 +106,7 @@ class _Found:
         """Begin anew in a process that was forked: the thread has stayed with the parent."""
         if self.helper is not None:
             self.helper.forget()
-        self.__init__()  # type: ignore[misc]
+        self._begin()
 
 
 _found = _Found()

@@ -38,7 +38,6 @@ from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
 _NO_ROWS: set[Row] = set()
-_FEW = 16  # rows, or epochs: sizes are not looked at for fewer
 
 
 @dataclass
@@ -362,10 +361,8 @@ class KernelEngine:
             break
         for relation in catalog.everything():
             if relation.touched:
-                come = relation.delta.inserted.shape[1]
                 relation.commit()
-                if come > _FEW or not self.last_epoch.epoch % _FEW:
-                    catalog.note_size(relation)
+                catalog.note_size(relation)
         self._given_facts = given_facts
         return written, layers, effects
 

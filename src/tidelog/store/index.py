@@ -163,7 +163,7 @@ class Index:
         self._current = None
         if tail is None:
             self.tail = run
-            if run.size <= SMALL and run._marks is None:
+            if run.size <= SMALL:
                 run.need_marks()  # now, since rows of small runs soon die
             number = len(self.runs)
             if table is not None and len(table) == number < len(self._described):
@@ -185,8 +185,8 @@ class Index:
         columns = log.room_for(n)
         while done < n:
             log.used, done, lacks_marks = t.write_marks(
-                self._current if self._current is not None else self.table(), tail, own.words,
-                rows, marks, done, n, layout.by_column, own.by_column, columns, log.used,
+                self.table(), tail, own.words, rows, marks, done, n, layout.by_column,
+                own.by_column, columns, log.used,
             )  # fmt: skip
             if lacks_marks >= 0:
                 self.all_runs()[lacks_marks].need_marks()

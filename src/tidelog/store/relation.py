@@ -20,7 +20,7 @@ from tidelog.kernel import rows as kernel
 from tidelog.kernel import table as t
 from tidelog.kernel.join import DEAD, DEAD_NOW
 from tidelog.store.domain import Domain
-from tidelog.store.index import SMALL, Index
+from tidelog.store.index import Index
 from tidelog.store.layout import Layout
 from tidelog.store.run import (
     ALIVE,
@@ -379,8 +379,7 @@ class StoredRelation:
         if counts is not None:
             kept = counts if counts.dtype == np.int32 else compact_counts(counts)
         if marks is None and len(self._indexes) == 1:
-            n = rows.shape[1]
-            primary.add(Run(rows, np.zeros(n, np.int32) if n <= SMALL else None, kept))
+            primary.add(Run(rows, None, kept))
             return
         layout = primary.layout
         marks = None if marks is None else marks.copy()  # `set_marks` writes to them

@@ -301,7 +301,7 @@ SUITE = Suite(
         ),
         Target(
             "max: deleting the maximum, against inserting it",
-            1.1,  # no more, but for the noise
+            1.0,
             "x",
             lambda found: (
                 found.seconds("delete the maximum, median", "max")

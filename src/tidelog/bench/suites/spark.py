@@ -44,7 +44,7 @@ spent(a, n, t) :- payment(_, a, _), n = count : { payment(_, a, _) },
 """
 SCHEMA = "op string, id long, account long, amount long"
 ACCOUNTS = 10_000
-# Parquet is read by Arrow when the files are small, JSON always by Spark.
+# Both are read by Arrow where the files are small and plain, else by Spark.
 FORMATS = ("parquet", "json")
 EMPTY, READ = "empty foreachBatch", "plain read"
 
