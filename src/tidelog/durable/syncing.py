@@ -16,6 +16,7 @@ import numpy as np
 _sync = getattr(os, "fdatasync", os.fsync)  # not everywhere
 _ONE = (1).to_bytes(8, "little")
 _STOP = -1
+_LOOKS = 600  # of a microsecond or less, before a thread sleeps
 
 
 class Syncing:
@@ -45,14 +46,15 @@ class _Helper:
     """The thread, and how it is spoken to. It serves one sync at a time."""
 
     def __init__(self) -> None:
-        from tidelog.kernel.syncing import sync_when_asked
+        from tidelog.kernel.syncing import sync_when_asked, wait_for
 
         self._free = threading.Lock()
-        self._asked = os.eventfd(0, os.EFD_CLOEXEC)
-        self._done = os.eventfd(0, os.EFD_CLOEXEC)
+        flags = os.EFD_CLOEXEC | os.EFD_NONBLOCK
+        self._asked, self._done = os.eventfd(0, flags), os.eventfd(0, flags)
+        self._looks = _LOOKS if len(os.sched_getaffinity(0)) > 1 else 1
         self._job = np.full(2, _STOP, np.int64)
-        word = np.zeros(1, np.int64)
-        loop = (self._asked, self._done, word, self._job)
+        self._word, self._wait_for = np.zeros(1, np.int64), wait_for
+        loop = (self._asked, self._done, self._looks, np.zeros(1, np.int64), self._job)
         os.write(self._asked, _ONE)
         sync_when_asked(*loop)  # once around, so that it is compiled, and known to work
         threading.Thread(target=sync_when_asked, args=loop, daemon=True).start()
@@ -67,7 +69,7 @@ class _Helper:
 
     def wait(self) -> None:
         """Return at the end of a sync. If this is broken off, nobody uses the helper any more."""
-        os.read(self._done, 8)
+        self._wait_for(self._done, self._looks, self._word)
         error = int(self._job[1])
         self._free.release()
         if error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from tidelog.engine.arrow import ordinals_of
 from tidelog.engine.explain_kernel import KernelDetails
 from tidelog.engine.functional import FunctionalCheck
+from tidelog.engine.given import Given, change_given, find_given, fit_given
 from tidelog.engine.protocol import Effects, Ignored, NetChange, Requested
 from tidelog.engine.recompute import Recompute
 from tidelog.engine.report import EpochReport, LayerReport
@@ -32,7 +32,7 @@ from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
-from tidelog.store.relation import Delta, StoredRelation, Version, ordinals_by, without
+from tidelog.store.relation import Delta, StoredRelation, Version, ordinals_by
 from tidelog.store.run import Words
 from tidelog.values.types import Row
 
@@ -40,32 +40,20 @@ Array = NDArray[np.int64]
 _NO_ROWS: set[Row] = set()
 
 
-@dataclass
-class _Written:
-    """What became of the given rows of an epoch."""
-
-    inserted: int = 0
-    deleted: int = 0
-    ignored: dict[str, Ignored] = field(default_factory=dict)
-    places: dict[str, Array] = field(default_factory=dict)
-    """Where the rows are that go."""
-
-
-class _ChangedRows:
+class _ChangedRows(NetChange):
     """The rows of a change, decoded when somebody asks: most changes are never looked at."""
 
     __slots__ = ("_catalog", "_delta", "_fields", "_name")
 
     def __init__(self, catalog: Catalog, name: str, relation: StoredRelation, delta: Delta) -> None:
+        self._inserted = self._deleted = None
         self._catalog, self._name, self._delta = catalog, name, delta
         self._fields = relation.primary.layout.biased  # layouts change, that of these rows does not
 
-    def inserted(self) -> frozenset[Row]:
-        """Return the rows that came."""
+    def _rows_inserted(self) -> frozenset[Row]:
         return self._decoded(self._delta.inserted)
 
-    def deleted(self) -> frozenset[Row]:
-        """Return the rows that went."""
+    def _rows_deleted(self) -> frozenset[Row]:
         return self._decoded(self._delta.deleted)
 
     def _decoded(self, words: Words) -> frozenset[Row]:
@@ -246,11 +234,11 @@ class KernelEngine:
             given_facts = {name: set(rows) for name, rows in given_facts.items()}
         tables: set[str] = set()
         came = went = 0  # stated rows that are given from now on, or no more
-        for name in {**inserted, **deleted}:
+        for name in {**inserted, **deleted} if deleted else inserted:
             adds, removes = inserted.get(name, _NO_ROWS), deleted.get(name, _NO_ROWS)
-            stated = self._facts.get(name)
             if isinstance(adds, CheckedTable) or isinstance(removes, CheckedTable):
                 tables.add(name)
+            stated = self._facts.get(name)
             if stated:
                 adds, removes = set(adds), set(removes)
                 adds, removes = adds - removes, removes - adds
@@ -264,18 +252,23 @@ class KernelEngine:
                 mine |= adds & stated
                 mine -= removes & stated
                 adds, removes = adds - stated, removes - stated
-            encoded[name] = (self._encode(name, adds), self._encode(name, removes))
+            none = catalog.no_ordinals[name]
+            encoded[name] = (
+                none if adds is _NO_ROWS else self._encode(name, adds),
+                none if removes is _NO_ROWS else self._encode(name, removes),
+            )
             interrupts.check()
-        written, layers, effects = self._keep(encoded, given_facts, tables)
-        for name, more in written.ignored.items():
-            held = ignored.get(name, Ignored())
-            ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
-        ignored = {name: rows for name, rows in ignored.items() if rows} if ignored else ignored
+        found, layers, effects = self._keep(encoded, given_facts, tables)
+        if ignored or found.ignored:
+            for name, more in found.ignored.items():
+                held = ignored.get(name, Ignored())
+                ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
+            ignored = {name: rows for name, rows in ignored.items() if rows}
         self.last_epoch = EpochReport(
             self.last_epoch.epoch + 1,
             time.perf_counter() - start,
-            came + written.inserted,
-            went + written.deleted,
+            came + found.inserted,
+            went + found.deleted,
             layers,
         )
         return Effects(effects, ignored)
@@ -302,7 +295,7 @@ class KernelEngine:
         tables: Collection[str] = (),
         *,
         told: bool = True,
-    ) -> tuple[_Written, tuple[LayerReport, ...], dict[str, NetChange]]:
+    ) -> tuple[Given, tuple[LayerReport, ...], dict[str, NetChange]]:
         """Compute an epoch and commit it; return what it wrote, what was done, what changed.
 
         What changes nothing is `told` to those who ask for it.
@@ -320,24 +313,18 @@ class KernelEngine:
         given_facts: dict[str, set[Row]],
         tables: Collection[str],
         told: bool,
-    ) -> tuple[_Written, tuple[LayerReport, ...], dict[str, NetChange]]:
+    ) -> tuple[Given, tuple[LayerReport, ...], dict[str, NetChange]]:
         catalog = self._catalog
         catalog.meter.start()
         journal_given = self.journal_given
-        is_wider = False
-        for name, both in encoded.items():
-            for ordinals in both:
-                if ordinals.shape[1]:
-                    is_wider |= catalog.fit(name, ordinals)
-        if is_wider:
-            catalog.relayout()
+        fit_given(catalog, encoded)
         while True:
             try:
-                written = self._find_given(encoded, tables, told)
+                found = find_given(catalog, encoded, tables, told=told)
                 if journal_given is not None:
                     journal_given(given_facts)
                     journal_given = None  # once: wider domains change nothing in it
-                self._change_given(written.places)
+                change_given(catalog, found.places)
                 layers = self._run_layers()
                 if catalog.checked:
                     self._functional.check(new_only=True)
@@ -364,55 +351,22 @@ class KernelEngine:
                 relation.commit()
                 catalog.note_size(relation)
         self._given_facts = given_facts
-        return written, layers, effects
+        return found, layers, effects
 
     def _abort(self) -> None:
         for relation in self._catalog.everything():
             relation.abort()
 
-    def _find_given(
-        self, encoded: Mapping[str, tuple[Array, Array]], tables: Collection[str], told: bool
-    ) -> _Written:
-        """Find out which given rows come and go in the epoch; tell those that change nothing.
-
-        What came in `tables` is sorted here for the first time: rows may be on both sides.
-        """
-        catalog = self._catalog
-        written = _Written()
-        for name, (adds, removes) in encoded.items():
-            relation = catalog.given[name]
-            more, less = catalog.pack(name, adds), catalog.pack(name, removes)
-            if name in tables and more.shape[1] and less.shape[1]:
-                more, less = without(more, less), without(less, more)
-            new, present = relation.split(more) if more.shape[1] else (more, more)
-            gone, written.places[name], absent = relation.present(less)
-            relation.touched = True  # so that an abort forgets this, too
-            relation.delta = Delta(new, gone)
-            written.inserted += new.shape[1]
-            written.deleted += gone.shape[1]
-            if told and name not in tables and (present.shape[1] or absent.shape[1]):
-                written.ignored[name] = Ignored(
-                    frozenset(catalog.decode(name, present)),
-                    frozenset(catalog.decode(name, absent)),
-                )
-        return written
-
-    def _change_given(self, places: Mapping[str, Array]) -> None:
-        """Write the given rows of the epoch; those that go are at these places."""
-        for name, where in places.items():
-            relation = self._catalog.given[name]
-            relation.remove(relation.delta.deleted, where)
-            relation.add(relation.delta.inserted, None, None)
-
     def _effects(self) -> dict[str, NetChange]:
-        effects = {}
+        effects: dict[str, NetChange] = {}
         catalog = self._catalog
+        stored = catalog.relations
         for name in self._program.relations:
-            relation = catalog.relations[name]
+            relation = stored[name]
             if relation.touched:
                 delta = relation.delta
-                if delta:
-                    effects[name] = NetChange(_ChangedRows(catalog, name, relation, delta))
+                if delta.inserted.shape[1] or delta.deleted.shape[1]:
+                    effects[name] = _ChangedRows(catalog, name, relation, delta)
         return effects
 
     # --- reading ---

@@ -76,7 +76,7 @@ class ReferenceEngine:
         with nullcontext() if interrupts is None else interrupts.allowed():
             rows = evaluate(self._program, given)  # raises before anything is kept
         changes = {
-            name: NetChange.of(after - self._rows[name], self._rows[name] - after)
+            name: NetChange(after - self._rows[name], self._rows[name] - after)
             for name, after in rows.items()
             if after != self._rows[name]
         }

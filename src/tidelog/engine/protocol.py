@@ -17,46 +17,39 @@ Requested = set[Row] | CheckedTable
 """Rows that a transaction inserts, or deletes, into one relation."""
 
 
-class LazyChange(Protocol):
-    """Rows that are made when somebody asks for them."""
-
-    def inserted(self) -> frozenset[Row]:
-        """Return the rows that came."""
-
-    def deleted(self) -> frozenset[Row]:
-        """Return the rows that went."""
-
-
 class NetChange:
-    """The rows that an epoch adds to and removes from one relation; the two are disjoint."""
+    """The rows that an epoch adds to and removes from one relation; the two are disjoint.
 
-    __slots__ = ("_deleted", "_inserted", "_lazy")
+    A subclass may make them when somebody asks.
+    """
 
-    def __init__(self, lazy: LazyChange | None = None) -> None:
-        self._lazy = lazy
-        self._inserted: frozenset[Row] | None = None
-        self._deleted: frozenset[Row] | None = None
+    __slots__ = ("_deleted", "_inserted")
 
-    @classmethod
-    def of(cls, inserted: frozenset[Row], deleted: frozenset[Row]) -> NetChange:
-        """Return a change of rows that are there already."""
-        change = cls()
-        change._inserted, change._deleted = inserted, deleted
-        return change
+    def __init__(
+        self, inserted: frozenset[Row] = frozenset(), deleted: frozenset[Row] = frozenset()
+    ) -> None:
+        self._inserted: frozenset[Row] | None = inserted
+        self._deleted: frozenset[Row] | None = deleted
 
     @property
     def inserted(self) -> frozenset[Row]:
         """The rows that came."""
         if self._inserted is None:
-            self._inserted = frozenset() if self._lazy is None else self._lazy.inserted()
+            self._inserted = self._rows_inserted()
         return self._inserted
 
     @property
     def deleted(self) -> frozenset[Row]:
         """The rows that went."""
         if self._deleted is None:
-            self._deleted = frozenset() if self._lazy is None else self._lazy.deleted()
+            self._deleted = self._rows_deleted()
         return self._deleted
+
+    def _rows_inserted(self) -> frozenset[Row]:
+        raise NotImplementedError
+
+    def _rows_deleted(self) -> frozenset[Row]:
+        raise NotImplementedError
 
     def __bool__(self) -> bool:
         return bool(self.inserted or self.deleted)

@@ -45,6 +45,7 @@ from tidelog.kernel.groups import (
     note,
     remove_group,
 )
+from tidelog.kernel.packing import pack_row, unpack_row
 
 # Parts of a shape: the first limb, how many there are, and flags.
 COUNT_SHIFT = 8
@@ -266,9 +267,48 @@ def add_up(
 def add_row(
     heads, table, words, state, log, operation, columns, key, target, added, limbs, out
 ):  # fmt: skip
+    """Do what `_add_row` does, for Python to call."""
+    return _add_row(
+        heads, table, words, state, log, operation, columns, key, target, added, limbs,
+        out[0], out[1],
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def change_by_row(
+    heads, table, words, state, log, operation, row, fields, key, target, added, limbs, into, gone,
+    come,
+):  # fmt: skip
+    """Add a stored row to its group, or take it away; write the result rows as they are stored.
+
+    `fields` and `into` are those of the row and of the results, with the bias of each column last.
+    Returns how many rows go and come (-1 and -1 if an array is full), whether the sum is beyond
+    its type, and whether the result fits its field.
+    """
+    columns = np.empty((fields.shape[0], 1), np.int64)
+    unpack_row(row, fields, columns)
+    width = heads.shape[1] - FIELDS
+    before, after = np.empty((width + 1, 1), np.int64), np.empty((width + 1, 1), np.int64)
+    if not _add_row(
+        heads, table, words, state, log, operation, columns, key, target, added, limbs, before,
+        after,
+    ):  # fmt: skip
+        return np.int64(-1), np.int64(-1), False, True
+    fits = True
+    if state[GONE]:
+        pack_row(before, into, gone)
+    if state[COME]:
+        fits = pack_row(after, into, come) < 0
+    return state[GONE], state[COME], state[BEYOND] != 0, fits
+
+
+@njit(cache=True)
+def _add_row(
+    heads, table, words, state, log, operation, columns, key, target, added, limbs, gone, come
+):  # fmt: skip
     """Add a row to its group, or take it away if `added` is 0; return False if an array is full.
 
-    What `note` and `_add_up` do, in one call. `out` gets the result rows that go and come.
+    What `note` and `_add_up` do, in one call. `gone` and `come` get the result rows that change.
     """
     if state[WORDS_USED] + LARGEST_BLOCK > words.shape[0]:
         return False
@@ -281,7 +321,7 @@ def add_row(
     order = np.zeros(0, np.int64)
     _add_up(
         heads, words, state, log, operation, which, values, added, order, 0, 1, 0, limbs,
-        out[0], out[1],
+        gone, come,
     )  # fmt: skip
     return True
 

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from tidelog.kernel.memory import load32, load64, store32, store64
+from tidelog.kernel.packing import pack_row
 
 # Columns of a table.
 SIZE, MARKS, COUNTS, WIDE, DIRECTORY, SHIFT, WORDS = range(7)  # WIDE: counts have 64 bits
@@ -165,7 +166,7 @@ def set_count(table, r, at, count):
 
 
 @njit(cache=True)
-def find(table, words, limit, rows, n, found):
+def _find(table, words, limit, rows, n, found):
     """Write where each row is: run, position, mark, count; run -1 where no mark is within `limit`.
 
     `found` has a column for each row.
@@ -177,6 +178,12 @@ def find(table, words, limit, rows, n, found):
         found[1, i] = at
         found[2, i] = mark
         found[3, i] = count_of(table, r, at) if r >= 0 and table[r, COUNTS] != 0 else 0
+
+
+@njit(cache=True)
+def find(table, words, limit, rows, n, found):
+    """Do what `_find` does, for Python to call."""
+    _find(table, words, limit, rows, n, found)
 
 
 @njit(cache=True)
@@ -211,6 +218,41 @@ def write_marks(table, tail, words, rows, marks, start, n, from_fields, fields, 
             logged += 1
         store32(table[r, MARKS], at, mark)
     return logged, n, np.int64(-1)
+
+
+@njit(cache=True)
+def place(ordinals, fields, table, limit, row, found):
+    """Write the row of these ordinals, and where it is as `find` does.
+
+    `fields` have the bias of each column last. Returns the first column whose ordinal does not fit
+    its field, or -1: then nothing is said of its place.
+    """
+    misfit = pack_row(ordinals, fields, row)
+    if misfit < 0:
+        _find(table, row.shape[0], limit, row, 1, found)
+    return misfit
+
+
+@njit(cache=True)
+def kill_row(table, tail, rows, log, logged):
+    """Have a row that is not dead die in this epoch; return how many entries the log has.
+
+    If its run has no marks to be changed, returns -1 - the number of the run.
+    """
+    fingers = np.zeros(MOST_RUNS, np.int64)
+    r, at, old = find_row(table, rows.shape[0], _DEAD - 1, rows, 0, fingers)
+    if r < 0:
+        return logged
+    if table[r, MARKS] == 0:
+        return -1 - r
+    if r == tail:
+        store32(table[r, MARKS], at, np.int64(_GONE))
+        return logged
+    log[0, logged] = r
+    log[1, logged] = at
+    log[2, logged] = old
+    store32(table[r, MARKS], at, np.int64(_DEAD_NOW))
+    return logged + 1
 
 
 @njit(cache=True)

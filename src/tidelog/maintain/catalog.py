@@ -23,6 +23,7 @@ from tidelog.store.run import Words, sort_words
 from tidelog.values.types import Row, Type
 
 _SAMPLE = 2048
+_COLLECTED = (list, set, frozenset)
 
 
 class Catalog:
@@ -60,7 +61,7 @@ class Catalog:
         self._buffers: dict[int, list[NDArray[np.int64]]] = {}
         self._fields: dict[Type, _RecordFields] = {}
         self._encoders: dict[str, list[Callable[[Any], int]]] = {}
-        self._no_ordinals = {n: np.zeros((len(d), 0), np.int64) for n, d in self._domains.items()}
+        self.no_ordinals = {n: np.zeros((len(d), 0), np.int64) for n, d in self._domains.items()}
         self.meter = Meter()
         self.stamp = object()
         """Replaced when plans may be out of date: when sizes have changed much, or layouts."""
@@ -140,15 +141,16 @@ class Catalog:
 
     def encode(self, name: str, rows: Iterable[Row]) -> NDArray[np.int64]:
         """Return rows of values as columns of ordinals."""
-        rows = rows if isinstance(rows, list | set | frozenset) else list(rows)
+        if not isinstance(rows, _COLLECTED):
+            rows = list(rows)
         if not rows:
-            return self._no_ordinals[name]
-        types = self.types(name)
-        if not types:
+            return self.no_ordinals[name]
+        encoders = self._encoders.get(name) or self._encoders_of(name)
+        if not encoders:  # a relation without columns has one row
             return np.zeros((1, 1), np.int64)
         if len(rows) <= FEW:
-            return self.codec.encode_few(rows, self._encoders_of(name))
-        return self.codec.encode_rows(rows, types)
+            return self.codec.encode_few(rows, encoders)
+        return self.codec.encode_rows(rows, self.types(name))
 
     def _encoders_of(self, name: str) -> list[Callable[[Any], int]]:
         """Return the encoders of the columns of a relation, which are found once."""
@@ -172,10 +174,6 @@ class Catalog:
         """Widen the domains of a relation for new ordinals; return whether any has changed."""
         changed = False
         domains = self._domains[name]
-        if ordinals.shape[1] == 1:
-            for (only,), domain in zip(ordinals.tolist(), domains, strict=True):
-                changed |= domain.widen(only, only)
-            return changed
         for low, high, domain in extremes(ordinals, domains):
             changed |= domain.widen(low, high)
         return changed

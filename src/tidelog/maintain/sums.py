@@ -88,15 +88,9 @@ class Sums(Aggregate):
         asked = self._wanted is not None and self._wanted.delta.inserted.shape[1] > 0
         self.choice = UPDATE if delta or asked else NOTHING
         if delta:
-            added = delta.inserted.shape[1]
-            if added and delta.deleted.shape[1]:
-                changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
-            else:
-                changed = delta.inserted if added else delta.deleted
             relation = self._result
             relation.touched = True
-            gone, come = self._add(self._source.ordinals(changed), added)
-            deleted, inserted = self._packed(gone), self._packed(come)
+            deleted, inserted = self._changed(delta)
             if self._stores_rows:
                 relation.change(inserted, deleted)
             else:
@@ -120,6 +114,34 @@ class Sums(Aggregate):
         if not self._stores_rows:
             rows = self._result.no_rows()
         assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
+
+    def _changed(self, delta: Delta) -> tuple[Words, Words]:
+        """Add a change of the source to its groups; return the result rows that go and come."""
+        added = delta.inserted.shape[1]
+        if added + delta.deleted.shape[1] == 1 and not self._aggregation.parts:
+            return self._changed_by_row(delta.inserted if added else delta.deleted, added)
+        if added and delta.deleted.shape[1]:
+            changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
+        else:
+            changed = delta.inserted if added else delta.deleted
+        gone, come = self._add(self._source.ordinals(changed), added)
+        return self._packed(gone), self._packed(come)
+
+    def _changed_by_row(self, row: Words, added: int) -> tuple[Words, Words]:
+        """Do what `_changed` does for one row, the usual case."""
+        relation, fields = self._result, self._source.primary.layout.biased
+        layout, none = relation.primary.layout, relation.no_rows()
+        shape = (layout.words, 1)
+        gone, come = np.empty(shape, np.int64), np.empty(shape, np.int64)
+        went, came, is_beyond, fits = self._sums.change_by_row(
+            row, fields, self._key, self._aggregation.target, added, layout.biased, gone, come
+        )
+        if is_beyond:
+            self._refuse_overflow()
+        if not fits:
+            value = self._sums.value(self._source.ordinals(row), self._key)
+            raise DomainOverflow(self._domains[0], value)
+        return gone if went else none, come if came else none
 
     def _packed(self, ordinals: Array) -> Words:
         """Return result rows in their layout, sorted."""
@@ -150,11 +172,7 @@ class Sums(Aggregate):
         """
         added = columns.shape[1] if inserted is None else inserted
         gone, come = self._add_to(self._sums, columns, added)
-        for part, sums in self._limited:
-            if sums.some_beyond:
-                for group in sums.touched_overflowing().T:
-                    if self._is_asked(group):
-                        raise self._overflow(group, part, sums)
+        self._refuse_overflow()
         if come.shape[1]:
             values = come[len(self._own_key) :]
             extremes = (
@@ -165,6 +183,14 @@ class Sums(Aggregate):
                     if not domain.covers(value, value):
                         raise DomainOverflow(domain, value)
         return gone, come
+
+    def _refuse_overflow(self) -> None:
+        """Raise an error if the sum of a group of this epoch is beyond its type, and asked for."""
+        for part, sums in self._limited:
+            if sums.some_beyond:
+                for group in sums.touched_overflowing().T:
+                    if self._is_asked(group):
+                        raise self._overflow(group, part, sums)
 
     def _is_asked(self, group: Array) -> bool:
         """Return whether a group is asked for: only then an overflow is an error."""

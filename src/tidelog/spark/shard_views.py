@@ -85,7 +85,7 @@ class ShardViews:
                     came.add(row)
                 elif sign and not copies[row]:
                     went.add(row)
-            yield epoch.epoch, NetChange.of(frozenset(came), frozenset(went))
+            yield epoch.epoch, NetChange(frozenset(came), frozenset(went))
 
     def _count(self, copies: Counter[Row], view: str, file: str) -> None:
         """Add what a shard has changed to the copies of rows."""

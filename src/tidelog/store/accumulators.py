@@ -188,6 +188,40 @@ class Accumulators:
         left, entered, _ = state[g.GONE : g.BEYOND + 1].tolist()
         return out[0, :, :left], out[1, :, :entered]
 
+    def change_by_row(
+        self,
+        row: Array,
+        fields: Array,
+        key: Array,
+        target: int | None,
+        added: int,
+        into: Array,
+        gone: Array,
+        come: Array,
+    ) -> tuple[int, int, bool, bool]:
+        """Do what `add` does for one row, the usual case, in one call of a kernel.
+
+        The row is as it is stored by its layout's fields, and so is the result row that goes or
+        comes, by `into`. Returns how many of them do, whether the sum is beyond its type, and
+        whether the result fits its field.
+        """
+        if self._source is not None:
+            self._need()
+        target = -1 if target is None else target
+        while True:
+            found: tuple[int, int, bool, bool] = k.change_by_row(
+                self._heads, self._table, self._words, self._state, self._log, self._operation,
+                row, fields, key, target, added, self._limbs, into, gone, come,
+            )  # fmt: skip
+            if found[0] >= 0:
+                return found
+            self._make_words(1)
+            self._make_room(1)
+
+    def value(self, columns: Array, key: Array) -> int:
+        """Return the ordinal of the result of a group that has one."""
+        return int(self._heads[self._slots(columns, key)[0], self._key + g.VALUE])
+
     def _make_words(self, groups: int) -> None:
         """Have room for the sums of so many groups, however large they become."""
         needed = int(self._state[g.WORDS_USED]) + groups * k.LARGEST_BLOCK

@@ -328,6 +328,10 @@ class Codec:
         self, rows: Collection[Row], encoders: Sequence[Callable[[Any], int]]
     ) -> Ordinals:
         """Return some rows as columns of ordinals, with an `encoder` for each column."""
+        if len(rows) == 1:
+            (row,) = rows
+            ordinals = [encode(value) for encode, value in zip(encoders, row, strict=True)]
+            return np.array(ordinals, np.int64).reshape(-1, 1)
         columns = [[encode(row[i]) for row in rows] for i, encode in enumerate(encoders)]
         return np.array(columns, np.int64)
 

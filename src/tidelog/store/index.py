@@ -204,6 +204,18 @@ class Index:
         log = self.marks_log
         log.used = t.kill(self.table(), tail, places, n, log.room_for(n), log.used)
 
+    def kill_row(self, row: Words) -> None:
+        """Have a row of this layout, wherever it is, die in this epoch."""
+        tail = -1 if self.tail is None else len(self.runs)
+        log = self.marks_log
+        columns, before = log.room_for(1), log.used
+        log.used = t.kill_row(self.table(), tail, row, columns, before)
+        if log.used < 0:  # the number of the run that lacks marks, from -1 down
+            number, log.used = -1 - log.used, before
+            self.all_runs()[number].need_marks()
+            self._current = None
+            self.kill_row(row)
+
     def set_counts(self, found: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found here."""
         n = counts.shape[0]

@@ -36,8 +36,10 @@ from tidelog.store.run import (
 if TYPE_CHECKING:
     from tidelog.store.sums_capture import SumsCapture
 
-_NOWHERE = np.empty((4, 0), np.int64)
+NOWHERE = np.empty((4, 0), np.int64)
+"""The places of no rows."""
 _DYING = np.full(1, DEAD_NOW, np.int32)
+_ONE = np.ones(1, np.int32)
 
 
 class Version(enum.Enum):
@@ -328,6 +330,17 @@ class StoredRelation:
         t.find(self.primary.table(), self.words, limit, rows, rows.shape[1], columns)
         return Found(columns)
 
+    def placed(self, ordinals: NDArray[np.int64]) -> tuple[Words, NDArray[np.int64], int]:
+        """Return a row of ordinals as it is stored, its place, and which column does not fit.
+
+        What `pack_ordinals` and `find` do, for one row, the usual case, in one call of a kernel.
+        """
+        primary = self.primary
+        layout = primary.layout
+        row, place = np.empty((layout.words, 1), np.int64), np.empty((4, 1), np.int64)
+        misfit = t.place(ordinals, layout.biased, primary.table(), ALIVE, row, place)
+        return row, place, misfit
+
     def split(self, rows: Words) -> tuple[Words, Words]:
         """Return the rows that are not here, and those that are."""
         n = rows.shape[1]
@@ -347,18 +360,18 @@ class StoredRelation:
     def present(self, rows: Words) -> tuple[Words, NDArray[np.int64], Words]:
         """Return the rows that are here, the places where they are, and the other rows."""
         if rows.shape[1] == 0:
-            return rows, _NOWHERE, rows
+            return rows, NOWHERE, rows
         found = self.find(rows)
         if rows.shape[1] == 1:
             if found.columns[0, 0] >= 0:
                 return rows, found.columns, self._nothing
-            return self._nothing, _NOWHERE, rows
+            return self._nothing, NOWHERE, rows
         here = found.present
         there = int(np.count_nonzero(here))
         if there == len(here):
             return rows, found.columns, self.no_rows()
         if there == 0:
-            return self.no_rows(), _NOWHERE, rows
+            return self.no_rows(), NOWHERE, rows
         columns = np.ascontiguousarray(found.columns[:, here])
         return (
             np.ascontiguousarray(rows[:, here]), columns, np.ascontiguousarray(rows[:, ~here]),
@@ -413,15 +426,21 @@ class StoredRelation:
         for index in self._indexes.values():
             if places is not None and index is primary:
                 index.kill(places)
+            elif n == 1 and index is primary:
+                index.kill_row(rows)
             else:
                 index.set_marks(rows, marks, primary.layout)
 
     def change(self, inserted: Words, deleted: Words) -> None:
         """Have sorted rows come and others go, all that changes here; each has one derivation."""
-        self.remove(deleted)
+        if deleted.shape[1]:
+            self.remove(deleted)
         n = inserted.shape[1]
         if n:
-            self.add(inserted, None, np.ones(n, np.int32) if self.counted else None)
+            ones = None
+            if self.counted:
+                ones = _ONE.copy() if n == 1 else np.ones(n, np.int32)
+            self.add(inserted, None, ones)
         self.delta = Delta(inserted, deleted)
 
     def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
