@@ -23,7 +23,7 @@ STALE := stale
 endif
 endif
 
-.PHONY: help setup run test test-long test-faults test-spark-faults lint types bench docs clean stale
+.PHONY: help setup run test test-long test-faults test-spark-faults lint types warm bench docs clean stale
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
@@ -65,11 +65,12 @@ run: setup ## run the main example, a pipeline on Spark, and print its tables
 	$(VENV)/bin/tidelog pipeline run build/fraud/fraud.toml --once
 	$(PY) examples/fraud/show.py build/fraud
 
-test: setup ## run the tests
-	$(PY) -m pytest $(ARGS)
+test: setup ## run the tests; the slowest are listed
+	$(PY) -m pytest --durations=15 --durations-min=2 $(ARGS)
 
-test-long: setup ## compare the kernel with the reference on ten times as many random programs
-	TIDELOG_PROGRAMS=5000 $(PY) -m pytest tests/maintain/test_against_reference.py $(ARGS)
+test-long: setup ## compare the kernel with the reference on 5000 random programs, and each functor
+	TIDELOG_PROGRAMS=5000 TIDELOG_EXAMPLES=400 $(PY) -m pytest \
+	    tests/maintain/test_against_reference.py tests/maintain/test_functors.py $(ARGS)
 
 test-faults: setup ## kill writers 1000 times, turn 10000 bits, let every call fail: an hour
 	TIDELOG_KILLS=1000 TIDELOG_FLIPS=10000 TIDELOG_FAULTS_EVERY=1 TIDELOG_DURABLE_PROGRAMS=400 \
@@ -84,6 +85,10 @@ lint: setup ## check style and formatting
 
 types: setup ## check the types
 	$(PY) -m mypy
+
+# Before the tests, else each of their workers compiles the same kernels.
+warm: setup ## compile the kernels
+	$(VENV)/bin/tidelog warm
 
 bench: setup ## measure; ARGS='--scale full --data DIR' for the real sizes
 	$(VENV)/bin/tidelog bench $(ARGS)

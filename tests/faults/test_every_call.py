@@ -18,7 +18,7 @@ from tidelog.durable.files import Files
 SEED = int(os.environ.get("TIDELOG_SEED", "20240229"))
 SETTINGS = {"snapshot_bytes": 900, "step_bytes": 400, "segment_bytes": 1500}
 EPOCHS = 6
-EVERY = int(os.environ.get("TIDELOG_FAULTS_EVERY", "12"))
+EVERY = int(os.environ.get("TIDELOG_FAULTS_EVERY", "16"))
 """Every n-th position is tried; `make test-faults` tries all."""
 
 

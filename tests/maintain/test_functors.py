@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
@@ -43,7 +44,8 @@ from tidelog.values.types import (
     decimal_type,
 )
 
-QUICK = settings(max_examples=40)  # for each of hundreds of functors and types
+# For each of hundreds of functors and types; `make test-long` tries more.
+QUICK = settings(max_examples=int(os.environ.get("TIDELOG_EXAMPLES", "25")))
 
 Case = tuple[str, tuple[Type, ...], Type]
 Row = tuple[Any, ...]

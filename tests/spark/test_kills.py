@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = int(os.environ.get("TIDELOG_KILLS", "6"))
+KILLS = int(os.environ.get("TIDELOG_KILLS", "4"))
 
 
 @pytest.mark.parametrize("placement", ["driver", "sharded"])
