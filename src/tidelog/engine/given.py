@@ -96,7 +96,7 @@ def change_given(catalog: Catalog, places: Mapping[str, Array]) -> None:
 
 def _is_single(adds: Array, removes: Array) -> bool:
     """Return whether there is but one row, the usual case, which is looked up in one call."""
-    return adds.shape[1] + removes.shape[1] == 1
+    return len(adds[0]) + len(removes[0]) == 1
 
 
 def _placed(relation: StoredRelation, ordinals: Array) -> tuple[Words, Array]:

@@ -29,6 +29,7 @@ from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.limits import Limits
 from tidelog.maintain.progress import Meter, Progress
 from tidelog.maintain.strategy import Strategy
+from tidelog.maintain.unexcused import Unexcused
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
@@ -115,6 +116,8 @@ class KernelEngine:
             return class_of(layer.aggregation)(self._catalog, layer.aggregation)
         if not layer.rules:
             return None
+        if layer.errors_of is not None:
+            return Unexcused(self._catalog, layer)
         return (Elastic if layer.recursive else Counting)(self._catalog, layer)
 
     @property

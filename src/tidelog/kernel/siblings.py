@@ -80,11 +80,11 @@ def write_results(
             elif r == kept:
                 before[at, g], after[at, g] = log[g, LOG_VALUE], heads[slot, width + VALUE]
             else:
-                if had[g]:
+                if old_support > 0:
                     before[at, g] = _computed(
                         words, log[g, LOG_BLOCK], old_shape, old_support, operations[r], limbs
                     )
-                if has[g]:
+                if support > 0:
                     after[at, g] = _computed(
                         words, heads[slot, width + BLOCK], shape, support, operations[r], limbs
                     )

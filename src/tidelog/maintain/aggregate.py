@@ -12,7 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.errors import EvaluationError
 from tidelog.maintain.catalog import Catalog
+from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import NOTHING
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.relation import Version
@@ -44,8 +46,11 @@ class Aggregate(ABC):
         self._aggregation = aggregation
         self._source = catalog.relations[aggregation.source]
         self._result = catalog.relations[aggregation.result]
-        wanted = aggregation.wanted
-        self._wanted = None if wanted is None else catalog.relations[wanted]
+        failed = aggregation.failed
+        self._failed = None if failed is None else catalog.relations[failed]
+        """The groups without a value; None if that is an error."""
+        if failed is not None:
+            catalog.failures[failed] = self.failure
         self.choice = NOTHING
 
     @classmethod
@@ -68,6 +73,28 @@ class Aggregate(ABC):
     @abstractmethod
     def check(self) -> None:
         """Assert that the result is that of the source."""
+
+    def failure(self, row: Array) -> EvaluationError:
+        """Return the error that a group has no value: its ordinals, and its flags if it has any."""
+        raise AssertionError(f"{self.name} cannot fail")
+
+    def _keep_failed(self, inserted: Array, deleted: Array, *, first: bool = False) -> None:
+        """Note the groups that have no value any more, and those that have one again: ordinals."""
+        relation = self._failed
+        assert relation is not None
+        if not self._aggregation.group and not len(inserted):  # stored with a column of 0
+            inserted, deleted = (
+                np.zeros((1, rows.shape[1]), np.int64) for rows in (inserted, deleted)
+            )
+        for column, domain in zip(inserted, relation.domains, strict=True):
+            for ordinal in (int(column.min()), int(column.max())) if len(column) else ():
+                if not domain.covers(ordinal, ordinal):
+                    raise DomainOverflow(domain, ordinal)
+        come = self._catalog.pack(relation.name, inserted)
+        if first:
+            relation.replace(come, None, np.ones(come.shape[1], np.int64))
+        else:
+            relation.change(come, self._catalog.pack(relation.name, deleted))
 
     def read(self, relation: str, version: Version) -> Words:
         """Return the rows of one of the relations, sorted."""

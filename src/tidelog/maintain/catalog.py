@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.errors import EvaluationError
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.program import CHUNK
 from tidelog.maintain.progress import Meter
@@ -37,7 +38,7 @@ class Catalog:
         self.checked = checked
         self.codec = codec
         self._domains = _shared_domains(lowered)
-        derived = {layer.relations[0] for layer in lowered.layers if layer.aggregation}
+        derived = {n for layer in lowered.layers if layer.aggregation for n in layer.relations}
         derived |= {rule.head.relation for layer in lowered.layers for rule in layer.rules}
         derived |= {name for layer in lowered.layers if layer.recompute for name in layer.relations}
         self.relations: dict[str, StoredRelation] = {}
@@ -57,6 +58,11 @@ class Catalog:
         )
         self.passed_on: list[StoredRelation] = []
         """Relations of which only the changes are wanted: they have rows during a bootstrap."""
+        self.failures: dict[str, Callable[[NDArray[np.int64]], EvaluationError]] = {}
+        """For each relation of groups that have no value: what says why one has none.
+
+        It gets the ordinals of a group and of its flags, if it has flags.
+        """
         self._stats: dict[tuple[str, int], Stats] = {}
         self._buffers: dict[int, list[NDArray[np.int64]]] = {}
         self._fields: dict[Type, _RecordFields] = {}
@@ -105,7 +111,7 @@ class Catalog:
             if other is not layer:
                 read.update(atom.relation for rule in other.rules for atom in rule.atoms)
                 if other.aggregation is not None:
-                    read.update((other.aggregation.source, other.aggregation.wanted or ""))
+                    read.add(other.aggregation.source)
                 if other.recompute is not None:
                     read |= relations_read(other.recompute)
         return frozenset(read.intersection(layer.relations))
@@ -123,7 +129,7 @@ class Catalog:
                 if not is_copy and any(atom.relation == name for atom in rule.atoms):
                     return False
             aggregation = layer.aggregation
-            if aggregation is not None and name in (aggregation.source, aggregation.wanted):
+            if aggregation is not None and name == aggregation.source:
                 return False
             if layer.recompute is not None and name in relations_read(layer.recompute):
                 return False
@@ -286,6 +292,8 @@ def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
             aggregation = layer.aggregation
             for i, column in enumerate(aggregation.group):
                 union((aggregation.result, i), (aggregation.source, column))
+                if aggregation.failed is not None:
+                    union((aggregation.failed, i), (aggregation.source, column))
     domains: dict[object, Domain] = {}
     return {
         name: tuple(

@@ -7,6 +7,8 @@ whatever a subclass has to find it quickly: `GroupWise` compares it with the one
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -28,6 +30,8 @@ class GroupWise(Aggregate):
         super().__init__(catalog, aggregation)
         width = len(aggregation.group)
         self._held = GroupLookup(catalog, aggregation.result, tuple(range(width)))
+        self._unvalued: list[Array] | None = None
+        """The groups that have been found without a value; None: there must not be any."""
         if aggregation.algebra is not None:
             types = catalog.types(aggregation.source)
             self._calls = Calls(aggregation, types, catalog.codec)
@@ -36,7 +40,8 @@ class GroupWise(Aggregate):
         """Aggregate every group."""
         codes = self._source.unpack(self._source.rows(Version.NEW))
         groups = self._distinct_groups(codes)
-        rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        with self._noting_failures(groups, first=True):
+            rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
         self._result.replace(rows, None, np.ones(rows.shape[1], np.int64))
         self.choice = BOOTSTRAP
 
@@ -50,7 +55,8 @@ class GroupWise(Aggregate):
         self.choice = UPDATE if groups.shape[1] else NOTHING
         if not groups.shape[1]:
             return
-        after = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        with self._noting_failures(groups):
+            after = self._catalog.pack(self._aggregation.result, self._compute(groups))
         _, held = self._held.read(groups, Version.NEW)
         before = self._catalog.pack(self._aggregation.result, held)
         inserted, deleted = without(after, before), without(before, after)
@@ -59,7 +65,11 @@ class GroupWise(Aggregate):
     def check(self) -> None:
         """Assert that the result is that of the source."""
         groups = self._distinct_groups(self._source.unpack(self._source.rows(Version.NEW)))
-        rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        with self._noting() as unvalued:
+            rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        if self._failed is not None:
+            after = self._catalog.pack(self._failed.name, self._failed_ordinals(unvalued))
+            assert np.array_equal(after, self._failed.rows()), "other groups have no value"
         assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
 
     @abstractmethod
@@ -67,58 +77,73 @@ class GroupWise(Aggregate):
         """Return the result rows of the groups, as ordinals; groups without rows have none."""
 
     def _touched_groups(self) -> Array:
-        """Return the groups to aggregate again: what the source's change touches.
-
-        And those that are asked for from now on: a sum that overflows has had no value so far.
-        """
+        """Return the groups to aggregate again: what the source's change touches."""
         delta = self._source.delta
         changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
-        groups = self._distinct_groups(self._source.unpack(changed))
-        if self._wanted is not None and self._wanted.delta.inserted.shape[1]:
-            asked = self._source_codes(self._wanted.ordinals(self._wanted.delta.inserted))
-            if not len(asked):
-                asked = asked[:, :1]
-            groups = np.concatenate([groups, asked], axis=1)
-            groups = np.unique(groups, axis=1) if len(groups) else groups[:, :1]
-        return groups
+        return self._distinct_groups(self._source.unpack(changed))
 
-    def _source_codes(self, ordinals: Array) -> Array:
-        """Return groups given by ordinals as codes of the source, without those that it lacks."""
-        columns = self._aggregation.group
+    # --- groups without a value ---
+
+    @contextmanager
+    def _noting_failures(self, groups: Array, *, first: bool = False) -> Iterator[None]:
+        """Note which of the groups, all that are computed in here, have no value."""
+        with self._noting() as unvalued:
+            yield
+        if self._failed is None:
+            return
+        after = self._failed_ordinals(unvalued)
+        if first:
+            self._keep_failed(after, after[:, :0], first=True)
+        elif after.shape[1] or self._failed.stored:
+            all_of_them = self._catalog.pack(self._failed.name, self._failed_ordinals(groups.T))
+            _, held = self._failed.split(all_of_them)
+            before = self._failed.ordinals(held)
+            self._keep_failed(_lacking(after, before), _lacking(before, after))
+
+    @contextmanager
+    def _noting(self) -> Iterator[list[Array]]:
+        """Have failures noted in the list that is given; where nothing excuses them, raised."""
+        unvalued: list[Array] = []
+        self._unvalued = None if self._failed is None else unvalued
+        try:
+            yield unvalued
+        finally:
+            self._unvalued = None
+
+    def _fail(self, group: Array, error: EvaluationError) -> None:
+        """Note that a group has no value, given by codes of the source, or raise the error."""
+        if self._unvalued is None:
+            raise error
+        self._unvalued.append(group)
+
+    def _failed_ordinals(self, groups: Iterable[Array]) -> Array:
+        """Return groups, given by codes of the source, as rows of the relation of failed ones."""
+        columns = list(self._aggregation.group)
+        codes = np.array([*groups], np.int64)
         if not columns:
-            return np.empty((0, ordinals.shape[1]), np.int64)
-        domains = [self._source.domains[column] for column in columns]
-        fits = np.ones(ordinals.shape[1], np.bool_)
-        for row, domain in zip(ordinals, domains, strict=True):
-            if not domain.is_raw:
-                fits &= (row >= domain.bias) & (row - domain.bias <= domain.mask)
-        biases = np.array([domain.bias for domain in domains], np.int64)
-        return ordinals[:, fits] - biases[:, None]
+            return np.zeros((1, len(codes)), np.int64)
+        return codes.reshape(-1, len(columns)).T + self._source.biases[columns]
 
-    def _is_wanted(self, group: Array) -> bool:
-        """Return whether a group, given by codes of the source, is asked for."""
-        if self._wanted is None:
-            return True
-        if not len(group):
-            return len(self._wanted) > 0
-        columns = self._aggregation.group
-        ordinals = [
-            int(code) + self._source.domains[column].bias
-            for code, column in zip(group, columns, strict=True)
-        ]
-        codes = []
-        for ordinal, domain in zip(ordinals, self._wanted.domains, strict=True):
-            if not domain.covers(ordinal, ordinal):
-                return False
-            codes.append(ordinal - domain.bias)
-        row = self._wanted.pack(np.array(codes, np.int64)[:, None])
-        return bool(self._wanted.find(row).present[0])
+    def failure(self, row: Array) -> EvaluationError:
+        """Return the error that a group has no value."""
+        columns = list(self._aggregation.group)
+        try:
+            self._compute(row[: len(columns), None] - self._source.biases[columns])
+        except EvaluationError as error:
+            return error
+        raise AssertionError("the group has a value")
 
     def _distinct_groups(self, codes: Array) -> Array:
         group = codes[list(self._aggregation.group)]
         if not len(group):
             return np.empty((0, min(1, codes.shape[1])), np.int64)
         return group if group.shape[1] == 1 else np.unique(group, axis=1)
+
+
+def _lacking(rows: Array, others: Array) -> Array:
+    """Return the rows, as columns, that are not among others."""
+    held = set(map(tuple, others.T.tolist()))
+    return rows[:, [tuple(row) not in held for row in rows.T.tolist()]]
 
 
 class FromRows(GroupWise):
@@ -154,10 +179,8 @@ class FromRows(GroupWise):
             try:
                 values.append(self._value(part))
                 kept.append(start)
-            except EvaluationError:
-                # In a group that nobody asks for it is no error.
-                if self._is_wanted(groups[:, number[start]]):
-                    raise
+            except EvaluationError as error:
+                self._fail(groups[:, number[start]], error)
         present = groups[:, number[kept]].copy()
         for row, column in enumerate(aggregation.group):
             present[row] += self._source.domains[column].bias

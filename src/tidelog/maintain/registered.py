@@ -9,8 +9,8 @@
 Semigroups are kept by trees (maintain/scans.py). Python is called for each group that changes, and
 for a sum once for each changed row.
 
-A function may fail in a group that nobody asks for. Such a group has no row, and is added up from
-its rows when it is touched.
+A function may fail in a group, and something may excuse it (plan/failing.py). Such a group has no
+row, and is added up from its rows when it is touched.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class GroupSums(Registered):
         """Add up every group."""
         rows = self._source.rows(Version.NEW)
         change = changed_groups(self._source, self._aggregation, rows, self._source.no_rows())
-        words, support = self._from_values(change)
+        with self._noting_failures(change.groups, first=True):
+            words, support = self._from_values(change)
         order = sorted_order(words)
         result = np.ascontiguousarray(words[:, order])
         self._result.replace(result, None, support[order])
@@ -89,10 +90,11 @@ class GroupSums(Registered):
         numbers, held = self._held.read(change.groups, Version.NEW)
         before = self._result.pack_ordinals(held)
         found = self._result.find(before)
-        after, support, kept = self._added(change, numbers, held[-1], found.counts)
+        with self._noting_failures(groups):
+            after, support, kept = self._added(change, numbers, held[-1], found.counts)
+            fresh, fresh_support = self._from_values(self._all_of(self._without_row(groups)))
         same = kept & (after == before).all(axis=0)
         self._result.set_counts(Found(found.columns[:, same].copy()), support[same])
-        fresh, fresh_support = self._from_values(self._all_of(self._without_row(groups)))
         moved = kept & ~same
         inserted = np.concatenate([after[:, moved], fresh], axis=1)
         supports = np.concatenate([support[moved], fresh_support])
@@ -122,9 +124,8 @@ class GroupSums(Registered):
             try:
                 ordinals = self._group_ordinals(group)
                 values[i] = self._calls.changed(int(held[i]), comes, goes, ordinals)
-            except EvaluationError:
-                if self._is_wanted(group):
-                    raise
+            except EvaluationError as error:
+                self._fail(group, error)
                 support[i] = 0
         kept = support > 0
         self._require_room(values[kept])
@@ -138,9 +139,8 @@ class GroupSums(Registered):
             group = change.groups[:, number]
             try:
                 values.append(self._calls.result(comes, self._group_ordinals(group)))
-            except EvaluationError:
-                if self._is_wanted(group):
-                    raise
+            except EvaluationError as error:
+                self._fail(group, error)
                 continue
             support.append(len(comes))
             kept.append(number)

@@ -90,10 +90,8 @@ class Scans(GroupWise):
                 if value is not None:
                     values.append(value)
                     found.append(number)
-            except EvaluationError:
-                # In a group that nobody asks for it is no error.
-                if self._is_wanted(groups[:, number]):
-                    raise
+            except EvaluationError as error:
+                self._fail(groups[:, number], error)
         domain = self._result.domains[-1]
         for value in (min(values), max(values)) if values else ():
             if not domain.covers(value, value):

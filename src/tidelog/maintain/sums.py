@@ -8,8 +8,9 @@ Both are kept exactly for every group (store/accumulators.py), beside the result
 result is computed from them: rounded once, if it is a float. So a change costs its own size,
 however large the groups are, and the result does not depend on what was there before.
 
-A sum of whole numbers that leaves the range of its type is an error, if anybody asks for that
-group. A group that nobody asks for has no row then; its sum is kept as any other.
+A sum of whole numbers that leaves the range of its type has no value. Where something may excuse
+that, the group becomes a row of another relation, from which the errors are derived
+(plan/failing.py); otherwise it is an error at once. The exact sum is kept in any case.
 
 Several aggregates of the same rows and groups are kept together, by maintain/sibling_sums.py.
 """
@@ -28,7 +29,7 @@ from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.accumulators import Accumulators
 from tidelog.store.operations import Operation
-from tidelog.store.relation import Delta, StoredRelation, Version
+from tidelog.store.relation import Delta, Version
 from tidelog.store.run import Words
 from tidelog.values.types import Kind
 
@@ -65,6 +66,9 @@ class Sums(Aggregate):
         """Add up every group."""
         self._sums.clear()
         _, rows = self._add(self._source.ordinals(self._source.rows(Version.NEW)), None)
+        if self._failed is not None:
+            gone, come = self._sums.failed()
+            self._keep_failed(come, gone, first=True)
         self._sums.commit()
         words = self._catalog.pack(self._aggregation.result, rows)
         self._result.replace(words, None, np.ones(words.shape[1], np.int64))
@@ -85,8 +89,7 @@ class Sums(Aggregate):
     def update(self) -> None:
         """Add the change of the source to its groups."""
         delta = self._source.delta
-        asked = self._wanted is not None and self._wanted.delta.inserted.shape[1] > 0
-        self.choice = UPDATE if delta or asked else NOTHING
+        self.choice = UPDATE if delta else NOTHING
         if delta:
             relation = self._result
             relation.touched = True
@@ -95,13 +98,10 @@ class Sums(Aggregate):
                 relation.change(inserted, deleted)
             else:
                 relation.delta = Delta(inserted, deleted)
-        if asked:
-            assert self._wanted is not None
-            groups = self._wanted.ordinals(self._wanted.delta.inserted)
-            for part, sums in self._limited:
-                overflowing = sums.overflowing(groups, self._own_key)
-                if len(overflowing):
-                    raise self._overflow(groups[:, overflowing[0]], part, sums)
+            failed = self._failed
+            if failed is not None and (failed.stored or self._some_beyond()):
+                gone, come = self._sums.failed()
+                self._keep_failed(come, gone)
 
     def check(self) -> None:
         """Assert that sums and result are those of the source."""
@@ -109,6 +109,11 @@ class Sums(Aggregate):
         fresh = self._new_sums()
         columns = self._source.ordinals(self._source.rows(Version.NEW))
         _, come = self._add_to(fresh, columns, columns.shape[1])
+        if self._failed is not None:
+            expected = set(map(tuple, fresh.failed()[1].T.tolist()))
+            found = self._failed.ordinals(self._failed.rows())
+            kept = found if self._catalog.types(self._failed.name) else found[:0]
+            assert set(map(tuple, kept.T.tolist())) == expected, "other groups have no value"
         assert fresh.contents() == self._sums.contents(), "the sums are not those of the rows"
         rows = self._catalog.pack(self._aggregation.result, come)
         if not self._stores_rows:
@@ -185,18 +190,21 @@ class Sums(Aggregate):
         return gone, come
 
     def _refuse_overflow(self) -> None:
-        """Raise an error if the sum of a group of this epoch is beyond its type, and asked for."""
-        for part, sums in self._limited:
-            if sums.some_beyond:
-                for group in sums.touched_overflowing().T:
-                    if self._is_asked(group):
-                        raise self._overflow(group, part, sums)
+        """Raise an error if a group of this epoch has no value, and nothing could excuse that."""
+        if self._failed is None:
+            for part, sums in self._limited:
+                if sums.some_beyond:
+                    raise self._overflow(sums.touched_overflowing()[:, 0], part, sums)
 
-    def _is_asked(self, group: Array) -> bool:
-        """Return whether a group is asked for: only then an overflow is an error."""
-        if self._wanted is None:
-            return True
-        return _has(self._wanted, group if len(group) else np.zeros(1, np.int64))
+    def _some_beyond(self) -> bool:
+        """Return whether this epoch has touched a group that has no value now."""
+        return any(sums.some_beyond for _, sums in self._limited)
+
+    def failure(self, row: Array) -> EvaluationError:
+        """Return the error that a group has no value."""
+        group, flags = np.split(row, [len(self._own_key)])
+        number = int(np.argmax(flags)) if len(self._limited) > 1 else 0
+        return self._overflow(group, *self._limited[number])
 
     def _overflow(
         self, group: Array, aggregation: Aggregation, sums: Accumulators
@@ -212,14 +220,6 @@ class Sums(Aggregate):
         }
         reason = f"the sum of {rows} values overflows `{aggregation.target_type}`"
         return EvaluationError(reason, aggregation.text, aggregation.span, values)
-
-
-def _has(relation: StoredRelation, ordinals: Array) -> bool:
-    """Return whether a relation has a row, given by its ordinals."""
-    codes = [d.code(o) for d, o in zip(relation.domains, ordinals.tolist(), strict=True)]
-    fits = [d.covers(o, o) for d, o in zip(relation.domains, ordinals.tolist(), strict=True)]
-    row = np.array(codes, np.int64)[:, None]
-    return all(fits) and bool(relation.find(relation.pack(row)).present[0])
 
 
 def operation_of(aggregation: Aggregation) -> Operation:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import product
 from typing import Any, Protocol
 
 from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
-from tidelog.logic.safety import newly_bound, term_variables
+from tidelog.logic.safety import literal_variables, newly_bound, term_variables
 from tidelog.plan.implied import says_it_has_rows
 from tidelog.plan.lowered import Aggregation
 from tidelog.source import Span
@@ -26,6 +27,8 @@ class Lowering(Protocol):
 
     relations: dict[str, tuple[Type, ...]]
     aggregations: dict[str, Aggregation]
+    errors: dict[str, str]
+    """For each relation of errors that of the groups that have failed."""
 
     def fresh_relation(self, hint: str, types: Sequence[Type]) -> str:
         """Make a relation."""
@@ -37,8 +40,10 @@ class Lowering(Protocol):
         body: tuple[p.Literal, ...],
         text: str,
         span: Span | None,
+        *,
+        judged: bool = True,
     ) -> None:
-        """Lower one rule."""
+        """Lower one rule; unless it is `judged` nothing in it that has no value is an error."""
 
     def projection(self, relation: str, columns: tuple[int, ...]) -> str:
         """Return the relation that holds some columns of another."""
@@ -77,9 +82,14 @@ class AggregateLowering:
         self._head = head
         self._text = text
         self._span = span
+        self.failed: str | None = None
+        """The relation of the groups that have no value, if that can be and is no error at once."""
 
-    def atom(self) -> p.Atom:
-        """Return the atom that takes the place of the aggregate."""
+    def atom(self, *, excusable: bool) -> p.Atom:
+        """Return the atom that takes the place of the aggregate.
+
+        If its failures are `excusable` there is a relation of the groups in which it has failed.
+        """
         reduce = self._reduce
         types = dict(self._all_types())
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
@@ -87,9 +97,7 @@ class AggregateLowering:
         needs_wanted = self._needs_outer() or self._body_may_fail((reduce.target,))
         algebra = None if reduce.registered is None else reduce.registered.algebra
         meets_empty = reduce.op in NEUTRAL and not self._asks_only_groups_with_rows()
-        may_fail = may_overflow(reduce) or algebra is not None
-        asks_some = may_fail and not self._asks_for_all()
-        wanted = self._wanted(group) if needs_wanted or meets_empty or asks_some else None
+        wanted = self._wanted(group) if needs_wanted or meets_empty else None
         source, columns = self._source(group, types, wanted if needs_wanted else None)
         own = () if _is_of_set(reduce) else columns[len(group) : len(group) + len(reduce.local)]
         result_type = reduce.result.type
@@ -101,13 +109,15 @@ class AggregateLowering:
             source, target_type = self._sets(group, source, columns)
             columns = tuple(range(len(group) + 1))
             target = len(group)
+        if excusable:
+            self.failed = self._whole.fresh_relation(f"{reduce.op}@failed", [v.type for v in group])
         if reduce.op == "count" and target is not None:
             self._count_values(result, source, columns, target)
         else:
             self._whole.aggregations[result] = Aggregation(
                 result, source, reduce.op, columns[: len(group)], target,
                 own, target_type, result_type, self._text, self._span,
-                wanted if may_fail else None, algebra, reduce.group,
+                self.failed, algebra, reduce.group,
             )  # fmt: skip
         if meets_empty:
             assert wanted is not None
@@ -134,13 +144,6 @@ class AggregateLowering:
 
     def _asks_only_groups_with_rows(self) -> bool:
         return any(says_it_has_rows(literal, self._reduce) for literal in self._body)
-
-    def _asks_for_all(self) -> bool:
-        """Return whether the rest of the rule asks for every group that has rows."""
-        return self._asks_only_groups_with_rows() and all(
-            isinstance(literal, p.Reduce) or says_it_has_rows(literal, self._reduce)
-            for literal in self._body
-        )
 
     def _all_types(self) -> Iterable[tuple[str, Type]]:
         def walk(literals: tuple[p.Literal, ...]) -> Iterable[tuple[str, Type]]:
@@ -184,10 +187,8 @@ class AggregateLowering:
         own = self._whole.stratum_of(self._head)
         # More groups than asked for do no harm. So first without what depends on the result, then
         # without what may fail, and with other aggregates only if a group variable is one's result.
-        for left_out, fallible, aggregates in (
-            (own, False, False), (own, True, False), (own, True, True),
-            (frozenset(), False, False), (frozenset(), True, False), (frozenset(), True, True),
-        ):  # fmt: skip
+        attempts = ((False, False), (True, False), (False, True), (True, True))
+        for left_out, (fallible, aggregates) in product((own, frozenset[str]()), attempts):
             kept, bound = self._runnable(left_out, fallible, aggregates)
             if bound.issuperset(needed):
                 break
@@ -195,7 +196,8 @@ class AggregateLowering:
             case [p.Atom(relation, args, negated=False)] if args == group:
                 return relation  # it is there already
         name = self._whole.fresh_relation(f"{self._head}@wanted", [v.type for v in group])
-        self._whole.add_rule(name, group, tuple(kept), self._text, self._span)
+        # The rule that asks has the same aggregates, and says whether their failures are errors.
+        self._whole.add_rule(name, group, tuple(kept), self._text, self._span, judged=False)
         return name
 
     def _runnable(
@@ -210,7 +212,7 @@ class AggregateLowering:
             for literal in self._body:
                 if literal in kept or any(literal is own for own in self._replaced):
                     continue
-                if isinstance(literal, p.Reduce) and not aggregates:
+                if isinstance(literal, p.Reduce) and not (aggregates and self._leads_to(literal)):
                     continue
                 if isinstance(literal, p.Atom) and literal.relation in left_out:
                     continue
@@ -219,6 +221,18 @@ class AggregateLowering:
                     bound |= newly_bound(literal, bound)
                     moved = True
         return kept, bound
+
+    def _leads_to(self, other: p.Reduce) -> bool:
+        """Return whether a group of this aggregate may depend on the result of another."""
+        everything = {name for literal in self._body for name in literal_variables(literal)}
+        needed: set[str] = set(self._reduce.group)
+        size = -1
+        while size != len(needed):
+            size = len(needed)
+            for literal in self._body:
+                if not needed.isdisjoint(newly_bound(literal, everything)):
+                    needed.update(literal_variables(literal))
+        return not needed.isdisjoint(term_variables((other.result,)))
 
     def _source(
         self, group: tuple[p.Var, ...], types: Mapping[str, Type], wanted: str | None
@@ -311,11 +325,6 @@ class AggregateLowering:
 def joined(reduces: tuple[p.Reduce, ...]) -> str:
     """Return what a relation with the results of aggregates is called."""
     return "+".join(reduce.op for reduce in reduces)
-
-
-def may_overflow(reduce: p.Reduce) -> bool:
-    """Return whether the result can be beyond its type."""
-    return reduce.op == "sum" and reduce.result.type.kind is not Kind.FLOAT
 
 
 def _neutral(reduce: p.Reduce) -> p.Const:

@@ -18,7 +18,8 @@
   Of a set only the values matter, and not how often the body finds them: the source of `setof`
   has no other columns than the group and the value. And of `q(x, _)` in the rule around an
   aggregate only the projection to `x` is read (plan/outer.py). Sums over the same rows, by the
-  same groups, are one relation (plan/siblings.py).
+  same groups, are one relation (plan/siblings.py). Groups that have no value, and rows of the rule
+  in which that is an error, are relations as well (plan/failing.py).
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class _Lowering:
         }
         self.rules: list[Rule] = []
         self.aggregations: dict[str, Aggregation] = {}
+        self.errors: dict[str, str] = {}
         self._projections: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def run(self) -> Lowered:
@@ -113,11 +115,16 @@ class _Lowering:
         body: tuple[p.Literal, ...],
         text: str,
         span: Span | None,
+        *,
+        judged: bool = True,
     ) -> None:
-        """Lower one rule; what it implies is added as well."""
+        """Lower one rule; what it implies is added as well.
+
+        Failures of aggregates in a rule that is not `judged` are none of its business.
+        """
         if any(isinstance(literal, p.Reduce) for literal in body):
             body = without_unasked(body, args, self.stratum_of(head), self.projection)
-        plain = without_aggregates(self, body, head, args, text, span)
+        plain = without_aggregates(self, body, head, args, text, span, judged=judged)
         self.rules.append(_RuleLowering(self, plain).rule(head, args, text, span))
 
     def projection(self, relation: str, columns: tuple[int, ...]) -> str:
@@ -142,13 +149,14 @@ class _Lowering:
         return self._projections[key]
 
     def _layers(self) -> tuple[Layer, ...]:
-        needs: dict[str, set[str]] = {name: set() for name in self.relations}
+        # The groups that have failed are kept with the results.
+        beside = {a.failed: a.result for a in self.aggregations.values() if a.failed is not None}
+        needs: dict[str, set[str]] = {name: set() for name in self.relations if name not in beside}
         for rule in self.rules:
-            needs[rule.head.relation].update(atom.relation for atom in rule.atoms)
+            read = (atom.relation for atom in rule.atoms)
+            needs[rule.head.relation].update(beside.get(name, name) for name in read)
         for aggregation in self.aggregations.values():
             needs[aggregation.result].add(aggregation.source)
-            if aggregation.wanted is not None:
-                needs[aggregation.result].add(aggregation.wanted)
         whole = {}
         for stratum in self._recomputed:
             for name in stratum.relations:
@@ -163,7 +171,10 @@ class _Lowering:
             rules = tuple(rule for rule in self.rules if rule.head.relation in names)
             if recursive:
                 self._require_stratified(frozenset(names), rules)
-            layers.append(Layer(names, rules, recursive, self.aggregations.get(names[0])))
+            kept = self.aggregations.get(names[0])
+            beside_it = () if kept is None or kept.failed is None else (kept.failed,)
+            errors_of = self.errors.get(names[0])
+            layers.append(Layer((*names, *beside_it), rules, recursive, kept, None, errors_of))
         return tuple(layers)
 
     def _require_stratified(self, names: frozenset[str], rules: tuple[Rule, ...]) -> None:

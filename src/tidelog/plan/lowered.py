@@ -33,8 +33,12 @@ class Aggregation:
     result_type: Type
     text: str
     span: Span | None = field(default=None, compare=False, repr=False)
-    wanted: str | None = None
-    """The relation of the groups that are asked for: only in these an overflow is an error."""
+    failed: str | None = None
+    """The relation of the groups in which a result has no value; without one that is an error.
+
+    Its rows are groups; of several aggregates (group.., aggregate.., flag..), with a flag for each
+    that can fail.
+    """
     algebra: Algebra | None = None
     """Of an aggregate that is registered from Python."""
     variables: tuple[str, ...] = ()
@@ -60,6 +64,8 @@ class Layer:
     recursive: bool
     aggregation: Aggregation | None = None
     recompute: Stratum | None = None
+    errors_of: str | None = None
+    """The relation of failed groups, if the rows here are those of them that are errors."""
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ from tidelog.plan.aggregates import (
     AggregateLowering,
     Lowering,
     joined,
-    may_overflow,
 )
+from tidelog.plan.failing import Failures, Family, Placed, error_rules, may_fail
 from tidelog.plan.implied import without_implied
 from tidelog.plan.lowered import Aggregation
 from tidelog.source import Span
+from tidelog.values.types import NUMBER
 
 
 def without_aggregates(
@@ -37,23 +38,54 @@ def without_aggregates(
     args: Sequence[p.Term],
     text: str,
     span: Span | None,
+    *,
+    judged: bool,
 ) -> tuple[p.Literal, ...]:
-    """Return the body of a rule with atoms in the places of its aggregates."""
-    families = {id(part): family for family in siblings(body, args) for part in family}
-    plain: list[p.Literal] = []
-    placed: set[int] = set()
-    for literal in without_implied(body):
-        if id(literal) in placed:
-            continue
-        if id(literal) in families:
-            family = families[id(literal)]
-            placed.update(map(id, family))
-            plain.append(SiblingsLowering(whole, body, family, head, text, span).atom())
-        elif isinstance(literal, p.Reduce):
-            plain.append(AggregateLowering(whole, body, literal, head, text, span).atom())
-        else:
-            plain.append(literal)
-    return tuple(plain)
+    """Return the body of a rule with atoms in the places of its aggregates.
+
+    If it is not `judged`, where these have no value is not looked at.
+    """
+    fused = siblings(body, args)
+    met = {id(part) for family in fused for part in family}
+    alone = [part for part in body if isinstance(part, p.Reduce) and id(part) not in met]
+    families: list[Family] = [*fused, *((part,) for part in alone)]
+    if not families:
+        return body
+    failures = Failures(body, families, judged=judged)
+    placed: list[Placed] = []
+    for i, family in enumerate(families):
+        lowering = (
+            SiblingsLowering(whole, body, family, head, text, span)
+            if len(family) > 1
+            else AggregateLowering(whole, body, family[0], head, text, span)
+        )
+        atom = lowering.atom(excusable=i in failures.excusable)
+        placed.append(Placed(family, atom, lowering.failed))
+    _add_errors(whole, failures, placed, head, text, span)
+    atoms = {id(part): place.atom for place in placed for part in place.family}
+    # Several parts of a family have the same atom.
+    plain = {id(found := atoms.get(id(part), part)): found for part in without_implied(body)}
+    return tuple(plain.values())
+
+
+def _add_errors(
+    whole: Lowering,
+    failures: Failures,
+    placed: Sequence[Placed],
+    head: str,
+    text: str,
+    span: Span | None,
+) -> None:
+    """Add the rules that say which failures are errors."""
+    relations: dict[int, str] = {}
+    for family, terms, body in error_rules(failures, placed):
+        if family not in relations:
+            types = [term.type for term in terms]
+            relations[family] = whole.fresh_relation(f"{head}@error", types)
+            failed = placed[family].failed
+            assert failed is not None
+            whole.errors[relations[family]] = failed
+        whole.add_rule(relations[family], terms, body, text, span)
 
 
 def siblings(body: Sequence[p.Literal], head: Sequence[p.Term]) -> list[tuple[p.Reduce, ...]]:
@@ -150,7 +182,7 @@ class SiblingsLowering(AggregateLowering):
             parts.append(part)
         self._parts = tuple(parts)
 
-    def atom(self) -> p.Atom:
+    def atom(self, *, excusable: bool) -> p.Atom:
         """Return the atom that takes the place of the aggregates.
 
         As for one of them (plan/aggregates.py). A mean of nothing has no value, so where one is
@@ -162,9 +194,7 @@ class SiblingsLowering(AggregateLowering):
         needs_wanted = self._needs_outer() or self._body_may_fail(part.target for part in parts)
         has_neutral = all(part.op in NEUTRAL for part in parts)
         meets_empty = has_neutral and not self._asks_only_groups_with_rows()
-        may_fail = any(map(may_overflow, parts))
-        asks_some = may_fail and not self._asks_for_all()
-        wanted = self._wanted(group) if needs_wanted or meets_empty or asks_some else None
+        wanted = self._wanted(group) if needs_wanted or meets_empty else None
         local = tuple(p.Var(name, types[name]) for name in reduce.local)
         source, places = self._shared_source((*group, *local), wanted if needs_wanted else None)
         columns = tuple(places[variable] for variable in group)
@@ -172,12 +202,17 @@ class SiblingsLowering(AggregateLowering):
         result = self._whole.fresh_relation(
             joined(parts), [*(v.type for v in group), *(term.type for term in results)]
         )
+        if excusable:
+            flags = [NUMBER for part in parts if may_fail(part)]
+            self.failed = self._whole.fresh_relation(
+                f"{joined(parts)}@failed", [*self._whole.relations[result], *flags]
+            )
         aggregations = tuple(
             Aggregation(
                 result, source, part.op, columns,
                 None if part.target is None else places[part.target], (),
                 None if part.target is None else part.target.type, part.result.type,
-                self._text, self._span, wanted if may_fail else None, None, reduce.group,
+                self._text, self._span, self.failed, None, reduce.group,
             )
             for part in parts
         )  # fmt: skip

@@ -25,6 +25,7 @@ from tidelog.store.operations import Operation
 from tidelog.store.sums_capture import SavedSums, SumsCapture
 
 Array = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 _FEW = 64
 _SPARE = 8  # a file has room for one group in so many more
@@ -239,26 +240,35 @@ class Accumulators:
             self._table = np.zeros(4 * len(self._table), np.int32)
             g.enter_all(self._heads, int(state[g.USED]), self._table)
 
-    def overflowing(self, columns: Array, key: Array) -> Array:
-        """Return which of the groups have rows, and a sum beyond its type."""
-        slots = self._slots(columns, key)
-        heads = self._heads[slots, self._key :]
-        is_beyond = (heads[:, g.SUPPORT] > 0) & (heads[:, g.SHAPE] & k.VALID == 0)
-        return np.flatnonzero((slots >= 0) & is_beyond)
-
     @property
     def some_beyond(self) -> bool:
         """Whether the sum of a group of this epoch is beyond its type."""
         return bool(self._state[g.BEYOND])
 
+    def beyond(self) -> tuple[Flags, Flags]:
+        """Return which groups of this epoch had a sum beyond its type before, and which have now.
+
+        They are in the order of the log.
+        """
+        _, _, log = self.touched()
+        fields = self._heads[log[:, g.LOG_SLOT], self._key :]
+        had = (log[:, g.LOG_SUPPORT] > 0) & (log[:, g.LOG_SHAPE] & k.VALID == 0)
+        has = (fields[:, g.SUPPORT] > 0) & (fields[:, g.SHAPE] & k.VALID == 0)
+        return had, has
+
+    def failed(self) -> tuple[Array, Array]:
+        """Return the keys of groups that are back within their type, and of those that leave it.
+
+        As columns, and of this epoch.
+        """
+        had, has = self.beyond()
+        keys = self._heads[self._log[: len(had), g.LOG_SLOT], : self._key].T
+        return keys[:, had & ~has], keys[:, has & ~had]
+
     def touched_overflowing(self) -> Array:
-        """Return the keys of those groups, as columns."""
-        if not self.some_beyond:
-            return np.empty((self._key, 0), np.int64)
-        heads = self._heads[self._log[: self._state[g.TOUCHED], g.LOG_SLOT]]
-        fields = heads[:, self._key :]
-        is_beyond = (fields[:, g.SUPPORT] > 0) & (fields[:, g.SHAPE] & k.VALID == 0)
-        return np.ascontiguousarray(heads[is_beyond, : self._key].T)
+        """Return the keys of the groups of this epoch whose sums are beyond their type."""
+        _, has = self.beyond()
+        return self._heads[self._log[: len(has), g.LOG_SLOT], : self._key].T[:, has]
 
     def touched(self) -> tuple[Array, NDArray[np.uint32], Array]:
         """Return heads and words, and the log of the groups of this epoch."""

@@ -56,6 +56,8 @@ class SiblingSums:
         """One for each column that is added up."""
         self.of_parts = [self.each[columns.index(column)] for column in whose]
         """For each part the sums that it is computed from."""
+        self._limited = [i for i, (operation, _) in enumerate(parts) if operation.may_overflow]
+        """The parts that may have no value."""
         self._limbs = np.zeros(exact.SIZE, np.int64)
         self._scratch = self._scratch_for(1)
 
@@ -81,14 +83,38 @@ class SiblingSums:
         heads, _, log = self.each[0].touched()
         groups = len(log)
         scratch = self._scratch if groups == 1 else self._scratch_for(groups)
+        self._write_results(scratch)
+        gone = np.empty((self._key + self._parts, groups), np.int64)
+        come = np.empty((self._key + self._parts, groups), np.int64)
+        went, came = kernel.changed_rows(heads, log, *scratch, gone, come)
+        return gone[:, :went], come[:, :came]
+
+    def _write_results(self, scratch: tuple[Array, Array, Flags, Flags]) -> None:
         for results in self._results:
             kernel.write_results(
                 *results.sums.touched(), results.operations, results.kept, results.places,
                 results is self._results[0], self._limbs, *scratch,
             )  # fmt: skip
-        gone = np.empty((self._key + self._parts, groups), np.int64)
-        come = np.empty((self._key + self._parts, groups), np.int64)
-        went, came = kernel.changed_rows(heads, log, *scratch, gone, come)
+
+    def failed(self) -> tuple[Array, Array]:
+        """Return rows of the groups in which a sum is beyond its type: those that go and come.
+
+        As columns, and of this epoch: the key, the results, which are 0 where there is none, and
+        for each part that can be without a value whether it is.
+        """
+        heads, _, log = self.each[0].touched()
+        before, after, _, _ = scratch = self._scratch_for(len(log))
+        self._write_results(scratch)
+        beyond = [self.of_parts[part].beyond() for part in self._limited]
+        had, has = (np.array(flags, np.int64) for flags in zip(*beyond, strict=True))
+        before[self._limited] *= 1 - had
+        after[self._limited] *= 1 - has
+        before, after = np.concatenate([before, had]), np.concatenate([after, has])
+        gone = np.empty((self._key + len(before), len(log)), np.int64)
+        come = np.empty_like(gone)
+        went, came = kernel.changed_rows(
+            heads, log, before, after, had.any(axis=0), has.any(axis=0), gone, come
+        )
         return gone[:, :went], come[:, :came]
 
     def _scratch_for(self, groups: int) -> tuple[Array, Array, Flags, Flags]:
