@@ -48,7 +48,7 @@ print(json.dumps({"ready": sorted(ready), "more": {n: s for n, s in more.items()
 def is_compiled(node: ast.AST) -> bool:
     """Return whether this is a function that Numba compiles."""
     return isinstance(node, ast.FunctionDef) and any(
-        "njit" in ast.unparse(decorator) for decorator in node.decorator_list
+        ast.unparse(decorator).startswith(("njit", "bare")) for decorator in node.decorator_list
     )
 
 

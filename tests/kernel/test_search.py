@@ -1,4 +1,4 @@
-"""Reading by address, and galloping."""
+"""Reading by address, and searching."""
 
 from __future__ import annotations
 
@@ -12,13 +12,20 @@ from numba.core.errors import TypingError
 
 from tests.kernel.words import EDGES, random_rows, seeded
 from tidelog.kernel.memory import bits_of, float_of, load32, load64
-from tidelog.kernel.search import gallop
+from tidelog.kernel.search import count_before, gallop
 
 
 @njit
 def call_gallop(address, low, high, target):  # type: ignore[no-untyped-def]
     """Return the place, and what inlining has left of the arguments."""
     place = gallop(address, low, high, target)
+    return place, low, high, target
+
+
+@njit
+def call_count(address, low, high, target):  # type: ignore[no-untyped-def]
+    """Return the place, and what inlining has left of the arguments."""
+    place = count_before(address, low, high, target)
     return place, low, high, target
 
 
@@ -42,9 +49,10 @@ def address_of(array: np.ndarray) -> int:
     return address
 
 
-def test_galloping_finds_what_bisection_finds() -> None:
-    rng = seeded("gallop")
-    for size in (0, 1, 2, 3, 8, 31, 32, 33, 64, 100):
+@pytest.mark.parametrize("search", [call_gallop, call_count])
+def test_searches_find_what_bisection_finds(search: Any) -> None:
+    rng = seeded("searches")
+    for size in (0, 1, 2, 3, 8, 31, 32, 33, 64, 100, 300):
         words = sorted(row[0] for row in random_rows(rng, 1, size))
         array = np.array(words, np.int64)
         targets = [*EDGES, *words, *(row[0] for row in random_rows(rng, 1, 5))]
@@ -52,17 +60,18 @@ def test_galloping_finds_what_bisection_finds() -> None:
             low = rng.randint(0, size)
             high = rng.randint(low, size)
             for target in targets:
-                place, *arguments = call_gallop(address_of(array), low, high, target)
+                place, *arguments = search(address_of(array), low, high, target)
                 assert place == max(low, min(bisect_left(words, target), high))
                 assert arguments == [low, high, target]
 
 
-def test_every_distance() -> None:
+@pytest.mark.parametrize("search", [call_gallop, call_count])
+def test_every_distance(search: Any) -> None:
     size = 70
     array = np.arange(0, 2 * size, 2)
     for low in range(size + 1):
         for target in range(2 * low - 1, 2 * size + 1):
-            place = call_gallop(address_of(array), low, size, target)[0]
+            place = search(address_of(array), low, size, target)[0]
             assert place == min(max(low, (target + 1) // 2), size)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidelog.kernel.compiling import bare
 from tidelog.kernel.exact import (
     LIMBS,
     SIZE,
@@ -68,7 +69,7 @@ _MASK = (1 << 32) - 1
 _LEAST = -(1 << 63)
 
 
-@njit(cache=True)
+@bare
 def order_by_part(which, n, parts, starts, order):
     """Write the rows in the order of the part that their group belongs to, and where each starts.
 
@@ -111,7 +112,7 @@ def _load(words, block, shape, limbs, g):
     limbs[g, HIGH] = low + count
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _keep(words, state, limbs, sign, low, high):
     """Write settled limbs to a new block; return it and its shape."""
     special = limbs[LIMBS] != 0 or limbs[LIMBS + 1] != 0 or limbs[LIMBS + 2] != 0
@@ -142,7 +143,7 @@ def _keep(words, state, limbs, sign, low, high):
     return block, shape
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _let_go(words, state, block, shape):
     """Put a block on the list of its size."""
     block_size = shape >> SIZE_SHIFT
@@ -151,7 +152,7 @@ def _let_go(words, state, block, shape):
         state[FREE_BLOCK + block_size] = block + 1
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def value_of(operation, support, limbs, sign, low, high):
     """Return the ordinal of a result, and whether it is within its type."""
     if operation[OPERATION] == COUNT_ROWS:
@@ -172,7 +173,7 @@ def value_of(operation, support, limbs, sign, low, high):
     return sign * size, True
 
 
-@njit(cache=True)
+@bare
 def _add_rows(limbs, operation, which, values, added, order, start, stop, first):
     """Add rows to the limbs of their groups."""
     is_ordered = order.shape[0] != 0
@@ -201,7 +202,7 @@ def _add_rows(limbs, operation, which, values, added, order, start, stop, first)
             limbs[g, HIGH] = at + 3
 
 
-@njit(cache=True)
+@bare
 def _add_up(
     heads, words, state, log, operation, which, values, added, order, start, stop, first, limbs,
     gone, come,
@@ -251,7 +252,7 @@ def _add_up(
             state[COME] += 1
 
 
-@njit(cache=True)
+@bare
 def add_up(
     heads, words, state, log, operation, which, values, added, order, start, stop, first, limbs,
     gone, come,
@@ -326,7 +327,7 @@ def _add_row(
     return True
 
 
-@njit(cache=True)
+@bare
 def finish(heads, table, words, state, log, undo):
     """End an epoch: keep what was written to the groups of the log, or put back what they were."""
     width = heads.shape[1] - FIELDS

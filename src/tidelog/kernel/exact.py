@@ -74,7 +74,7 @@ def add_whole(limbs, g, ordinal, sign, high_bias):
     limbs[g, 1] += sign * ((ordinal >> 32) + high_bias)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def settle(limbs, low, high):
     """Bring the limbs [low, high) into 32 bits each; return (sign, low, high) of those in use.
 

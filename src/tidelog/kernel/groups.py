@@ -14,6 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidelog.kernel.compiling import bare
+
 # Columns of a head, behind the key.
 SUPPORT, VALUE, BLOCK, SHAPE, NUMBER, FIELDS = range(6)  # NUMBER: among the groups of this call
 NO_NUMBER = -1
@@ -47,7 +49,7 @@ def _hash_head(heads, width, slot, mask):
     return mixed & mask
 
 
-@njit(cache=True)
+@bare
 def find_groups(heads, table, columns, key, n, slots):
     """Write the slot of each group, -1 for groups that are not there."""
     mask = table.shape[0] - 1
@@ -65,7 +67,7 @@ def find_groups(heads, table, columns, key, n, slots):
             at = (at + 1) & mask
 
 
-@njit(cache=True)
+@bare
 def note(heads, table, state, columns, key, start, n, which, log, seen, lowest):
     """Find the groups of rows, new ones are made; return how many rows are done.
 
@@ -140,13 +142,13 @@ def note(heads, table, state, columns, key, start, n, which, log, seen, lowest):
     return n
 
 
-@njit(cache=True)
+@bare
 def note_groups(heads, table, state, columns, key, start, n, which, log, seen, lowest):
     """Do what `note` does, for Python to call."""
     return note(heads, table, state, columns, key, start, n, which, log, seen, lowest)
 
 
-@njit(cache=True)
+@bare
 def remove_group(heads, table, state, width, slot):
     """Take a group out of the hash table, and close the gap: later ones move up."""
     mask = table.shape[0] - 1

@@ -29,9 +29,10 @@ import numpy as np
 from numba import njit
 
 from tidelog.kernel import checked
+from tidelog.kernel.compiling import bare
 from tidelog.kernel.machine import DIVISION, run_code
 from tidelog.kernel.memory import load32, load64
-from tidelog.kernel.search import gallop
+from tidelog.kernel.search import FEW, count_before, gallop
 from tidelog.kernel.table import DIRECTORY, MARKS, SHIFT, WORDS
 
 LEAP, SCAN, SEEK, CALC, TEST, ABSENT, RANGE, EMIT, SCAN_EMIT = range(1, 10)
@@ -65,7 +66,7 @@ _HIGHEST = np.int64(2**63 - 1)
 _LOWEST = np.int64(-(2**63))
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _alive(atoms, runs, low, high, atom, level):
     """Return the level mark of the one live row in the atom's range, or -1 when there is none."""
     for r in range(atoms[atom, RUN_COUNT]):
@@ -82,7 +83,7 @@ def _alive(atoms, runs, low, high, atom, level):
     return np.int64(-1)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _narrow(
     atoms, runs, fields, cols, slots, low, high, cursor, atom, level, level_to, start, stop
 ):
@@ -119,12 +120,15 @@ def _narrow(
                 end = load32(directory, entry + 2)
                 if at >= end:
                     continue
-            # Successive keys are often close together: start where the last one was found.
-            finger = cursor[atom, level, r]
-            if at < finger < end and load64(address, finger) < target:
-                at = finger
-            at = gallop(address, at, end, target)
-            cursor[atom, level, r] = at
+            if end - at <= FEW:
+                at = count_before(address, at, end, target)
+            else:
+                # Successive keys are often close together: start where the last one was found.
+                finger = cursor[atom, level, r]
+                if at < finger < end and load64(address, finger) < target:
+                    at = finger
+                at = gallop(address, at, end, target)
+                cursor[atom, level, r] = at
             if at < end:
                 after, overflowed = checked.add(target, unit)
                 if overflowed:  # the largest value there is
@@ -140,7 +144,7 @@ def _narrow(
     return found
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _leap(atoms, runs, fields, parts, low, high, cursor, start, stop):
     """Return whether there is a next value on which the atoms in `parts` agree, and that value.
 
@@ -184,7 +188,7 @@ def _leap(atoms, runs, fields, parts, low, high, cursor, start, stop):
             p = start
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _enter(atoms, runs, fields, low, high, cursor, atom, level, value):
     """Narrow the atom to `value`, at which its cursor stands, and move the cursor behind it."""
     word, shift = fields[atom, level, 0], fields[atom, level, 1]
@@ -209,7 +213,7 @@ def _enter(atoms, runs, fields, low, high, cursor, atom, level, value):
                 cursor[atom, level, r] = beyond
 
 
-@njit(cache=True)
+@bare
 def join(
     steps, parts, cols, segments, fields, atoms, runs, code, emits, pieces,
     slots, low, high, cursor, rest, flagged, out, state, mode,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidelog.kernel.compiling import bare
 from tidelog.kernel.memory import load32, load64, store32, store64
 from tidelog.kernel.search import gallop
 
@@ -27,7 +28,7 @@ def _compare(a, i, b, j):
     return 0
 
 
-@njit(cache=True)
+@bare
 def _find(rows, low, high, keys, j):
     """Return the first position in [low, high) of `rows` not before row j of `keys`: galloping."""
     if low >= high or _compare(rows, low, keys, j) >= 0:
@@ -50,7 +51,7 @@ def _find(rows, low, high, keys, j):
     return low
 
 
-@njit(cache=True)
+@bare
 def settle_ties(rows, order):
     """Finish `order`, which sorts the first word only: sort ties by the words behind it."""
     n = order.shape[0]
@@ -92,7 +93,7 @@ def _sift(rows, order, start, root, n):
         root = child
 
 
-@njit(cache=True)
+@bare
 def unique_sums(rows, n, weights, has_weights, counts):
     """Keep one of equal rows each, in place; add up their weights (or 1 each) in `counts`."""
     kept = 0
@@ -256,7 +257,7 @@ def split_tags(tags, tag_bits, marks, counts):
     return most < (np.int64(1) << 31)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _copy_sum(rows, sums, i, into, into_sums, out):
     """Write row i with its sum."""
     for w in range(rows.shape[0]):
@@ -264,7 +265,7 @@ def _copy_sum(rows, sums, i, into, into_sums, out):
     into_sums[out] = sums[i]
 
 
-@njit(cache=True)
+@bare
 def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     """Write the union of two sets of rows, with the counts of rows in both added up."""
     i = j = out = 0
@@ -299,7 +300,7 @@ _DENSE = 4
 FROM_A, FROM_B, WRITTEN, ALL_MARKS = range(4)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _copy_kept(
     rows, from_marks, from_counts, i, into, marks, counts, has_marks, has_counts, limit, out, seen
 ):
@@ -317,7 +318,7 @@ def _copy_kept(
     return out + 1, seen
 
 
-@njit(cache=True)
+@bare
 def merge_runs(
     a, marks_a, counts_a, b, marks_b, counts_b, into, marks, counts,
     has_marks, has_counts, limit, progress, stop,
@@ -391,7 +392,7 @@ def merge_runs(
     progress[ALL_MARKS] = seen
 
 
-@njit(cache=True)
+@bare
 def locate(run, levels, has_levels, limit, rows, n, positions):
     """Write the position in `run` of each of the sorted `rows`, or -1; dead rows are not found."""
     at = 0

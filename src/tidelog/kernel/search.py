@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from tidelog.kernel.memory import load64
+
+FEW = 64
 
 
 @njit(cache=True, inline="always")
@@ -32,3 +35,23 @@ def gallop(address, low, high, target):
         else:
             probe = middle
     return low
+
+
+@njit(cache=True, inline="always")
+def count_before(address, low, high, target):
+    """Return the first position in [low, high) whose word is at least `target`, or `high`.
+
+    For a range of some ten rows, as a directory leaves: all of them are looked at. No branch
+    depends on what is read, so that nothing is guessed wrongly, several rows are compared at once,
+    and the processor begins with the next search while this one waits for memory.
+    """
+    while high - low > FEW:
+        middle = (low + high) >> 1
+        if load64(address, middle) < target:
+            low = middle + 1
+        else:
+            high = middle
+    found = low
+    for at in range(low, high):
+        found += np.int64(load64(address, at) < target)
+    return found

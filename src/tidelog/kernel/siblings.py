@@ -8,7 +8,6 @@ are written next to each other by the number of the group, and compared as one r
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tidelog.kernel.accumulate import (
     BYTE,
@@ -20,6 +19,7 @@ from tidelog.kernel.accumulate import (
     VALID,
     value_of,
 )
+from tidelog.kernel.compiling import bare
 from tidelog.kernel.exact import LIMBS
 from tidelog.kernel.groups import (
     BLOCK,
@@ -35,7 +35,7 @@ from tidelog.kernel.groups import (
 )
 
 
-@njit(cache=True)
+@bare
 def _computed(words, block, shape, support, operation, limbs):
     """Return the ordinal of a result of a kept sum; `limbs` comes and goes with zeros."""
     low, count = shape & BYTE, (shape >> COUNT_SHIFT) & BYTE
@@ -56,7 +56,7 @@ def _computed(words, block, shape, support, operation, limbs):
     return value
 
 
-@njit(cache=True)
+@bare
 def write_results(
     heads, words, log, operations, kept, places, is_first, limbs, before, after, had, has
 ):
@@ -90,7 +90,7 @@ def write_results(
                     )
 
 
-@njit(cache=True)
+@bare
 def changed_rows(heads, log, before, after, had, has, gone, come):
     """Write the rows (key, results) that go and those that come; return how many there are."""
     width = heads.shape[1] - FIELDS

@@ -17,8 +17,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidelog.kernel.compiling import bare
 from tidelog.kernel.memory import load32, load64, store32, store64
 from tidelog.kernel.packing import pack_row
+from tidelog.kernel.search import count_before, gallop
 
 # Columns of a table.
 SIZE, MARKS, COUNTS, WIDE, DIRECTORY, SHIFT, WORDS = range(7)  # WIDE: counts have 64 bits
@@ -71,7 +73,7 @@ def is_equal(table, r, words, at, rows, i):
     return equal
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def first_not_before(table, r, words, rows, i, finger):
     """Return the first position of run `r` that is not before row i of `rows`.
 
@@ -89,6 +91,8 @@ def first_not_before(table, r, words, rows, i, finger):
             return np.int64(0)
         low = load32(directory, min(entry, load32(directory, 0)) + 1)
         high = load32(directory, min(entry, load32(directory, 0)) + 2)
+        if words == 1:
+            return count_before(table[r, WORDS], low, high, rows[0, i])
     elif _is_before(table, r, words, finger, rows, i):
         low = finger
         probe = low + 1
@@ -115,7 +119,7 @@ def first_not_before(table, r, words, rows, i, finger):
     return low
 
 
-@njit(cache=True)
+@bare
 def fill_directory(words, n, shift, directory):
     """Fill the directory of a run by its first word.
 
@@ -133,7 +137,7 @@ def fill_directory(words, n, shift, directory):
     directory[2 + last] = n
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def find_row(table, words, limit, rows, i, fingers):
     """Return run, position and mark of row i, if its mark is within `limit`; run -1 if not."""
     for r in range(table.shape[0]):
@@ -165,12 +169,48 @@ def set_count(table, r, at, count):
         store32(table[r, COUNTS], at, count)
 
 
+@bare
+def _find_words(table, limit, keys, n, found):
+    """Do what `find` does for rows of one word, run by run: the loops are short."""
+    for i in range(n):
+        found[0, i] = found[1, i] = -1
+        found[2, i] = found[3, i] = 0
+    for r in range(table.shape[0]):
+        size, address, directory = table[r, SIZE], table[r, WORDS], table[r, DIRECTORY]
+        marks, counts, shift = table[r, MARKS], table[r, COUNTS], table[r, SHIFT]
+        last = load32(directory, 0) if directory != 0 else np.int64(0)
+        at = np.int64(0)
+        for i in range(n):
+            if found[0, i] >= 0:
+                continue
+            key = keys[i]
+            if directory != 0:
+                entry = max(min(key >> shift, last), 0)
+                low, high = load32(directory, entry + 1), load32(directory, entry + 2)
+                at = count_before(address, low, high, key)
+            else:
+                if at > 0 and load64(address, at - 1) >= key:
+                    at = np.int64(0)  # the rows are not sorted
+                at = gallop(address, at, size, key)
+            if at < size and load64(address, at) == key:
+                mark = load32(marks, at) if marks != 0 else np.int64(0)
+                if mark <= limit:
+                    found[0, i] = r
+                    found[1, i] = at
+                    found[2, i] = mark
+                    if counts != 0:
+                        found[3, i] = count_of(table, r, at)
+
+
 @njit(cache=True)
 def _find(table, words, limit, rows, n, found):
     """Write where each row is: run, position, mark, count; run -1 where no mark is within `limit`.
 
     `found` has a column for each row.
     """
+    if words == 1 and n > 1:
+        _find_words(table, limit, rows[0], n, found)
+        return
     fingers = np.zeros(MOST_RUNS, np.int64)
     for i in range(n):
         r, at, mark = find_row(table, words, limit, rows, i, fingers)
@@ -255,7 +295,7 @@ def kill_row(table, tail, rows, log, logged):
     return logged + 1
 
 
-@njit(cache=True)
+@bare
 def kill(table, tail, places, n, log, logged):
     """Have rows that were found die in this epoch; return how many entries the log has."""
     for i in range(n):
@@ -271,7 +311,7 @@ def kill(table, tail, places, n, log, logged):
     return logged
 
 
-@njit(cache=True)
+@bare
 def write_counts(table, tail, found, counts, n, log, logged):
     """Change the counts of rows that were found; return how many entries the log has."""
     for i in range(n):
@@ -287,7 +327,7 @@ def write_counts(table, tail, found, counts, n, log, logged):
     return logged
 
 
-@njit(cache=True)
+@bare
 def undo(table, column, log, logged):
     """Put back the marks or counts of a log, the last change first."""
     for i in range(logged - 1, -1, -1):
@@ -298,7 +338,7 @@ def undo(table, column, log, logged):
             store32(table[r, column], log[1, i], log[2, i])
 
 
-@njit(cache=True)
+@bare
 def bury(table, log, logged, dead):
     """Mark the rows of the log that died in this epoch as dead for good; count them by run.
 

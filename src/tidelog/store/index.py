@@ -327,13 +327,12 @@ class Index:
             if has_trees:
                 self._renew_trees(marks)
         if self.merges:
-            for log in (marks, counts):
-                for number in np.unique(log.columns[0, : log.used]).tolist():
-                    under_way = self._merge_of(self.runs[number])
-                    if under_way is not None:
-                        here = log.columns[0, : log.used] == number
-                        positions = log.columns[1, : log.used][here].copy()
-                        under_way.note(self.runs[number], positions)
+            for number, run in enumerate(self.runs):
+                under_way = self._merge_of(run)
+                for log in (marks, counts) if under_way is not None else ():
+                    positions = log.columns[1, : log.used][log.columns[0, : log.used] == number]
+                    if under_way is not None and len(positions):
+                        under_way.note(run, positions)
         if self.captures:
             self._note_captures()
         if marks.used:

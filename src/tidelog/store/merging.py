@@ -93,7 +93,7 @@ class Merge:
         return run
 
     def _catch_up(self, run: Run, source: Run, positions: NDArray[np.int64]) -> None:
-        positions = np.unique(positions)
+        positions = np.sort(positions)
         at = run.locate(np.ascontiguousarray(source.words[:, positions]), DEAD)
         # Marks of others that died before they were copied are not here.
         positions, at = positions[at >= 0], at[at >= 0]
