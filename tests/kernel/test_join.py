@@ -23,8 +23,9 @@ from tidelog.plan.order import Orderer, Stats
 from tidelog.plan.steps import Plan
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
-from tidelog.store.relation import StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run, table_of
+from tidelog.store.versions import Version
 from tidelog.values.types import NUMBER
 
 Row = tuple[int, ...]

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from tidelog.kernel.join import DEAD, DEAD_NOW, FLAG
 from tidelog.store import index as indexes
 from tidelog.store.index import MOST_RUNS, Index
-from tidelog.store.relation import StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import ALIVE, GONE, sort_words
+from tidelog.store.versions import Version
 
 Row = tuple[int, ...]
 Words = NDArray[np.int64]

@@ -14,8 +14,9 @@ from tidelog.store import index
 from tidelog.store.domain import Domain
 from tidelog.store.index import MOST_RUNS
 from tidelog.store.merging import merge
-from tidelog.store.relation import StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import GONE, Run, compact_counts
+from tidelog.store.versions import Version
 
 ROWS = [(a, b) for a in range(5) for b in range(4)]
 SWAPPED = (1, 0)

@@ -13,7 +13,8 @@ from tests.store.model import Driver, rows_of, words_of
 from tests.store.test_relation_model import SHAPES, relation_of
 from tidelog.kernel.join import DEAD_NOW
 from tidelog.store.complement import complement
-from tidelog.store.relation import StoredRelation, Version
+from tidelog.store.relation import StoredRelation
+from tidelog.store.versions import Version
 
 
 def identity(relation: StoredRelation) -> tuple[int, ...]:

@@ -12,7 +12,8 @@ from tests.store.model import Driver, Row, words_of
 from tests.store.test_relation_model import SHAPES, relation_of
 from tidelog.store.intervals import Summary, summary
 from tidelog.store.lookup import key
-from tidelog.store.relation import StoredRelation, Version
+from tidelog.store.relation import StoredRelation
+from tidelog.store.versions import Version
 
 EPOCHS = 60
 

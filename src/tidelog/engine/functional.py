@@ -11,8 +11,8 @@ from tidelog.maintain.failures import HEAD, Attempt, match_atoms
 from tidelog.maintain.group_lookup import GroupLookup
 from tidelog.maintain.joins import Reading, reading
 from tidelog.plan.body import AtomUse, Rule
-from tidelog.store.relation import Version
 from tidelog.store.run import Run, Words
+from tidelog.store.versions import Version
 from tidelog.values.text import format_value
 from tidelog.values.types import Row
 

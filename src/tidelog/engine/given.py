@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from tidelog.engine.protocol import Ignored
 from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
-from tidelog.store.relation import NOWHERE, Delta, StoredRelation, without
+from tidelog.store.relation import NOWHERE, StoredRelation, without
 from tidelog.store.run import Words
+from tidelog.store.versions import Delta
 
 Array = NDArray[np.int64]
 Encoded = Mapping[str, tuple[Array, Array]]

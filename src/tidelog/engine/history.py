@@ -24,8 +24,9 @@ from tidelog.errors import UsageError
 from tidelog.logic.program import Program, Relation
 from tidelog.maintain.catalog import Catalog, extremes
 from tidelog.store.codec import Codec
-from tidelog.store.relation import StoredRelation, Version, without
+from tidelog.store.relation import StoredRelation, without
 from tidelog.store.run import Words, sort_words
+from tidelog.store.versions import Version
 
 T = TypeVar("T")
 Records = Callable[[int], Iterator[EpochRecord]]

@@ -33,8 +33,9 @@ from tidelog.maintain.unexcused import Unexcused
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
-from tidelog.store.relation import Delta, StoredRelation, Version, ordinals_by
+from tidelog.store.relation import StoredRelation, ordinals_by
 from tidelog.store.run import Words
+from tidelog.store.versions import Delta, Version
 from tidelog.values.types import Row
 
 Array = NDArray[np.int64]

@@ -18,8 +18,9 @@ from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, Choice
 from tidelog.plan.lower import relations_read
 from tidelog.plan.lowered import Layer
 from tidelog.reference import evaluate
-from tidelog.store.relation import Delta, Version, without
+from tidelog.store.relation import without
 from tidelog.store.run import Words
+from tidelog.store.versions import Delta, Version
 from tidelog.values.types import Row
 
 

@@ -33,7 +33,7 @@ from tidelog.engine import saving
 from tidelog.engine.kernel import KernelEngine
 from tidelog.errors import StateError, UsageError
 from tidelog.logic.program import Program
-from tidelog.store.relation import Delta
+from tidelog.store.versions import Delta
 from tidelog.values.types import Row
 
 Array = NDArray[np.int64]

@@ -17,8 +17,8 @@ from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import NOTHING
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.relation import Version
 from tidelog.store.run import Words
+from tidelog.store.versions import Version
 
 Array = NDArray[np.int64]
 

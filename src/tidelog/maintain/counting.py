@@ -25,8 +25,9 @@ from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.body import AtomUse, copied_columns
 from tidelog.plan.lowered import Layer
-from tidelog.store.relation import Delta, Found, StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run, Words
+from tidelog.store.versions import Delta, Found, Version
 
 
 class Counting:

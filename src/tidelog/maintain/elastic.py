@@ -22,8 +22,8 @@ from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Choice
 from tidelog.maintain.switch import BUDGET, Switch
 from tidelog.plan.lowered import Layer
-from tidelog.store.relation import Delta, Version
 from tidelog.store.run import Words
+from tidelog.store.versions import Delta, Version
 
 
 class OverBudgetError(Exception):

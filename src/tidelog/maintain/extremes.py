@@ -17,7 +17,7 @@ from tidelog.maintain.joins import DomainOverflow
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.domain import Domain
-from tidelog.store.relation import Version
+from tidelog.store.versions import Version
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 

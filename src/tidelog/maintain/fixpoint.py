@@ -20,8 +20,9 @@ from tidelog.maintain.joins import Reader, Reading, reading
 from tidelog.maintain.rules import RuleJoins
 from tidelog.plan.body import AtomUse
 from tidelog.store.merging import merge
-from tidelog.store.relation import StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import ALIVE, NO_MARKS, Run, Words, table_of
+from tidelog.store.versions import Version
 
 _ROUNDS_OUT_OF_USE = 3
 _MOST_OLDER = 4

@@ -13,8 +13,8 @@ from tidelog.plan.body import AtomUse
 from tidelog.plan.steps import Plan, Scan, Seek, Step
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.layout import Layout
-from tidelog.store.relation import Version
 from tidelog.store.run import Run
+from tidelog.store.versions import Version
 
 Array = NDArray[np.int64]
 

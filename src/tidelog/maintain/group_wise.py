@@ -20,7 +20,8 @@ from tidelog.maintain.group_lookup import GroupLookup
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.relation import Version, without
+from tidelog.store.relation import without
+from tidelog.store.versions import Version
 
 
 class GroupWise(Aggregate):

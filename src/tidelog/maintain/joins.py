@@ -34,8 +34,8 @@ from tidelog.plan.staging import first_externals, needing_externals, reachable_s
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.index import Index
 from tidelog.store.layout import Layout
-from tidelog.store.relation import Version
 from tidelog.store.run import Run, Words, sort_words, table_of
+from tidelog.store.versions import Version
 
 LARGE_CHANGE = 4096
 # What another order of a relation costs, for each of its rows, in steps of a join. A bootstrap

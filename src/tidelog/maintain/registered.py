@@ -25,8 +25,8 @@ from tidelog.maintain.grouped import ChangedGroups, changed_groups
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.relation import Delta, Found, Version
 from tidelog.store.run import Words, sort_words, sorted_order
+from tidelog.store.versions import Delta, Found, Version
 from tidelog.values.algebra import Group, SetFunction
 
 

@@ -34,8 +34,9 @@ from tidelog.maintain.rules import RuleJoins
 from tidelog.maintain.waiting import Waiting
 from tidelog.maintain.walk import Walk
 from tidelog.plan.body import AtomUse
-from tidelog.store.relation import Delta, StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import ALIVE, Run, Words, sorted_order
+from tidelog.store.versions import Delta, Version
 
 Levels = NDArray[np.int64]
 

@@ -35,9 +35,9 @@ from tidelog.maintain.grouped import ChangedGroups, changed_groups
 from tidelog.maintain.joins import DomainOverflow
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.relation import Version
 from tidelog.store.run import Words, sort_words
 from tidelog.store.sets import EMPTY
+from tidelog.store.versions import Version
 
 
 class Sets(FromRows):

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidelog.store.relation import Version
 from tidelog.store.run import Words
+from tidelog.store.versions import Version
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.accumulators import Accumulators
 from tidelog.store.operations import Operation
-from tidelog.store.relation import Delta, Version
 from tidelog.store.run import Words
+from tidelog.store.versions import Delta, Version
 from tidelog.values.types import Kind
 
 

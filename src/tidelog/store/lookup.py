@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from tidelog.kernel import rows as kernel
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
-from tidelog.store.relation import StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words, sort_words
+from tidelog.store.versions import Version
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from tidelog.plan.externals import UNORDERED
 from tidelog.store.codec import Codec
-from tidelog.store.relation import Delta, StoredRelation, Version
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
 from tidelog.store.scan_tree import TOP, Key, Scan, ScanTree
+from tidelog.store.versions import Delta, Version
 from tidelog.values.order import sort_key
 from tidelog.values.types import Type
 

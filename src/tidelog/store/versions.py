@@ -1,0 +1,119 @@
+"""What a reader sees of a relation during an epoch, what the epoch changes, and who follows it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel.join import DEAD_NOW
+from tidelog.store.run import ALIVE, Words
+
+if TYPE_CHECKING:
+    from tidelog.store.relation import StoredRelation
+    from tidelog.store.sums_capture import SumsCapture
+
+
+class Version(enum.Enum):
+    """Which rows of a relation a reader sees during an epoch: (with the tail?, largest mark)."""
+
+    OLD = (False, DEAD_NOW)
+    NEW = (True, ALIVE)
+    KEPT = (False, ALIVE)  # alive before and after
+    EITHER = (True, DEAD_NOW)  # alive before or after
+
+    @property
+    def with_tail(self) -> bool:
+        """Whether rows that this epoch added are seen."""
+        return self.value[0]
+
+    @property
+    def limit(self) -> int:
+        """The largest mark of a row that is seen."""
+        return self.value[1]
+
+
+@dataclass(slots=True)
+class Delta:
+    """The net change of an epoch: rows in the primary layout, sorted, the two sets disjoint."""
+
+    inserted: Words
+    deleted: Words
+
+    def __bool__(self) -> bool:
+        return bool(self.inserted.shape[1] or self.deleted.shape[1])
+
+
+class Found:
+    """Where rows are in the primary order, with their marks and counts (kernel/table.py)."""
+
+    def __init__(self, columns: NDArray[np.int64]) -> None:
+        self.columns = columns
+
+    @property
+    def run(self) -> NDArray[np.int64]:
+        """The run of each row, -1 for none."""
+        found: NDArray[np.int64] = self.columns[0]
+        return found
+
+    @property
+    def position(self) -> NDArray[np.int64]:
+        """The position of each row in its run."""
+        found: NDArray[np.int64] = self.columns[1]
+        return found
+
+    @property
+    def marks(self) -> NDArray[np.int64]:
+        """The marks that the rows had when they were found; 0 for rows that were not."""
+        found: NDArray[np.int64] = self.columns[2]
+        return found
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The counts that the rows had when they were found; 0 for rows that were not."""
+        found: NDArray[np.int64] = self.columns[3]
+        return found
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which of the rows were found."""
+        return self.run >= 0
+
+
+class Follower(Protocol):
+    """Something that is computed from all rows of a relation, and follows their changes."""
+
+    def commit(self, relation: StoredRelation) -> None:
+        """Keep what the epoch has changed, `relation.delta`, whether it was looked at or not."""
+
+    def abort(self) -> None:
+        """Put everything back as it was before the epoch."""
+
+    def _check(self, relation: StoredRelation) -> None:
+        """Assert that it is that of the relation's rows."""
+
+
+class Attached(Protocol):
+    """What is kept beside the rows of a relation, and follows its epochs."""
+
+    @property
+    def nbytes(self) -> int:
+        """Return its memory."""
+
+    def commit(self) -> None:
+        """Make what the epoch has changed the only version."""
+
+    def abort(self) -> None:
+        """Put everything back as it was before the epoch."""
+
+    def capture(self, *, use_files: bool) -> SumsCapture:
+        """Return it as it is, for a snapshot; with `use_files` what is there can be named."""
+
+    def release(self) -> None:
+        """Stop to note changes for a snapshot."""
+
+    def keep(self, source: Any) -> None:
+        """Have what files hold, from when it is first needed."""
