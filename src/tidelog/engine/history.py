@@ -16,6 +16,7 @@ import numpy as np
 
 from tidelog.durable.epochs import EpochRecord, Rows, domain_like
 from tidelog.engine import view
+from tidelog.engine.changed_rows import Contents, reader_of
 from tidelog.engine.reads import Reader
 from tidelog.engine.saving import net_change
 from tidelog.engine.stored_reads import StoredReader
@@ -47,7 +48,7 @@ class Past:
         self.epoch = epoch
         self._program, self._catalog = program, catalog
         self._records, self._reading = records, reading
-        self._held: dict[str, _Contents] = {}
+        self._held: dict[str, Contents] = {}
 
     def view(self, name: str) -> View:
         """Return a relation as it was. It is put together when it is first read."""
@@ -61,7 +62,7 @@ class Past:
                 held = self._held[relation.name] = self._contents(relation.name)
             return question(StoredReader(held, relation))
 
-    def _contents(self, name: str) -> _Contents:
+    def _contents(self, name: str) -> Contents:
         current = self._catalog.relations[name]
         domains = [domain_like(domain.bias, domain.bits) for domain in current.domains]
         now = current.ordinals(current.rows(Version.OLD))
@@ -77,17 +78,10 @@ class Past:
         if changes:
             rows = sort_words(np.concatenate([without(rows, came), went], axis=1))
         past.replace(rows, None, None)
-        return _Contents(self._catalog.codec, {name: past})
+        return Contents(self._catalog.codec, {name: past})
 
     def __repr__(self) -> str:
         return f"<{self._program.name} at epoch {self.epoch}>"
-
-
-class _Contents:
-    """A relation of the past, as a reader asks for it."""
-
-    def __init__(self, codec: Codec, relations: dict[str, StoredRelation]) -> None:
-        self.codec, self.relations = codec, relations
 
 
 def changes_since(
@@ -107,9 +101,7 @@ def _stored_rows(
     relation: Relation, program: Program, codec: Codec, part: Rows, words: Words
 ) -> view.Rows:
     """Return rows of a record, packed as they are; they are decoded when somebody looks."""
-    stored = StoredRelation(relation.name, part.domains())
-    stored.replace(sort_words(words.copy()), None, None)
-    reader = StoredReader(_Contents(codec, {relation.name: stored}), relation)
+    reader = reader_of(relation, codec, part.domains(), sort_words(words.copy()))
     return view.Rows(relation, program.records, partial(_answer, reader))
 
 

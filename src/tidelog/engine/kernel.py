@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.engine.arrow import ordinals_of
+from tidelog.engine.changed_rows import ChangedRows
 from tidelog.engine.explain_kernel import KernelDetails
 from tidelog.engine.functional import FunctionalCheck
 from tidelog.engine.given import Given, change_given, find_given, fit_given
@@ -33,34 +34,11 @@ from tidelog.maintain.unexcused import Unexcused
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
 from tidelog.store.codec import Codec
-from tidelog.store.relation import StoredRelation, ordinals_by
-from tidelog.store.run import Words
-from tidelog.store.versions import Delta, Version
+from tidelog.store.versions import Version
 from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
 _NO_ROWS: set[Row] = set()
-
-
-class _ChangedRows(NetChange):
-    """The rows of a change, decoded when somebody asks: most changes are never looked at."""
-
-    __slots__ = ("_catalog", "_delta", "_fields", "_name")
-
-    def __init__(self, catalog: Catalog, name: str, relation: StoredRelation, delta: Delta) -> None:
-        self._inserted = self._deleted = None
-        self._catalog, self._name, self._delta = catalog, name, delta
-        self._fields = relation.primary.layout.biased  # layouts change, that of these rows does not
-
-    def _rows_inserted(self) -> frozenset[Row]:
-        return self._decoded(self._delta.inserted)
-
-    def _rows_deleted(self) -> frozenset[Row]:
-        return self._decoded(self._delta.deleted)
-
-    def _decoded(self, words: Words) -> frozenset[Row]:
-        ordinals = ordinals_by(words, self._fields)
-        return frozenset(self._catalog.decode_ordinals(self._name, ordinals))
 
 
 class KernelEngine:
@@ -364,13 +342,13 @@ class KernelEngine:
     def _effects(self) -> dict[str, NetChange]:
         effects: dict[str, NetChange] = {}
         catalog = self._catalog
-        stored = catalog.relations
-        for name in self._program.relations:
+        codec, stored = catalog.codec, catalog.relations
+        for name, declared in self._program.relations.items():
             relation = stored[name]
             if relation.touched:
                 delta = relation.delta
                 if delta.inserted.shape[1] or delta.deleted.shape[1]:
-                    effects[name] = _ChangedRows(catalog, name, relation, delta)
+                    effects[name] = ChangedRows(codec, declared, relation)
         return effects
 
     # --- reading ---

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tidelog.engine.explain import Details
-from tidelog.engine.reads import Reader
+from tidelog.engine.reads import Reader, SetReader
 from tidelog.engine.report import EpochReport
 from tidelog.io.columns import CheckedTable
+from tidelog.io.tabular import Records
+from tidelog.logic.program import Relation
 from tidelog.maintain.interrupts import Interrupts
 from tidelog.values.types import Row
 
@@ -20,7 +22,7 @@ Requested = set[Row] | CheckedTable
 class NetChange:
     """The rows that an epoch adds to and removes from one relation; the two are disjoint.
 
-    A subclass may make them when somebody asks.
+    A subclass may make the rows when somebody asks.
     """
 
     __slots__ = ("_deleted", "_inserted")
@@ -44,6 +46,12 @@ class NetChange:
         if self._deleted is None:
             self._deleted = self._rows_deleted()
         return self._deleted
+
+    def readers(self, relation: Relation, records: Records) -> tuple[Reader, Reader]:
+        """Return the rows that came, and those that went, to be asked."""
+        return (
+            SetReader(self.inserted, relation, records), SetReader(self.deleted, relation, records),
+        )  # fmt: skip
 
     def _rows_inserted(self) -> frozenset[Row]:
         raise NotImplementedError

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.engine.protocol import Ignored, NetChange, Requested
-from tidelog.engine.reads import Reader, SetReader
+from tidelog.engine.reads import Reader
 from tidelog.engine.view import Change, Rows
 from tidelog.errors import UsageError
 from tidelog.io.columns import CheckedTable
@@ -152,8 +152,8 @@ def changes_of(relation: Relation, records: Records, net: NetChange) -> Change:
     """Return the net change of a relation, to be read."""
     return Change(
         *(
-            Rows(relation, records, partial(_ask, SetReader(rows, relation, records)))
-            for rows in (net.inserted, net.deleted)
+            Rows(relation, records, partial(_ask, reader))
+            for reader in net.readers(relation, records)
         )
     )
 
