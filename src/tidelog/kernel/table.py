@@ -73,7 +73,7 @@ def is_equal(table, r, words, at, rows, i):
     return equal
 
 
-@njit(cache=True, inline="always")
+@bare
 def first_not_before(table, r, words, rows, i, finger):
     """Return the first position of run `r` that is not before row i of `rows`.
 
@@ -137,7 +137,7 @@ def fill_directory(words, n, shift, directory):
     directory[2 + last] = n
 
 
-@njit(cache=True, inline="always")
+@bare
 def find_row(table, words, limit, rows, i, fingers):
     """Return run, position and mark of row i, if its mark is within `limit`; run -1 if not."""
     for r in range(table.shape[0]):
