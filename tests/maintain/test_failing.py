@@ -11,6 +11,7 @@ import pytest
 
 import tidelog
 from tests.maintain.agreeing import assert_agree, assert_same_rows
+from tests.maintain.reopening import check_reopened
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.oracle import ReferenceEngine
 from tidelog.errors import EvaluationError
@@ -18,7 +19,6 @@ from tidelog.logic import registry
 from tidelog.logic.program import Program
 from tidelog.maintain.unexcused import Unexcused
 from tidelog.plan.lower import lower
-from tidelog.reference import evaluate
 
 Row = tuple[int, ...]
 Rows = dict[str, set[Row]]
@@ -322,30 +322,4 @@ def test_random_rules_and_histories(block: int) -> None:
 def test_a_database_that_is_opened_again(number: int, tmp_path: Path) -> None:
     rules, rng = random_rules(number)
     program, history = Program.parse(rules.text), History(rng, rules)
-    for _ in range(8):
-        with tidelog.Database(program, path=tmp_path) as db:
-            assert db.opened is not None and not db.opened.rebuilt
-            for _ in range(rng.randrange(5)):
-                inserted, deleted = history.epoch()
-                after = history.after(inserted, deleted)
-                try:
-                    evaluate(program, after)
-                except EvaluationError:
-                    after = history.held
-                try:
-                    with db.transaction() as transaction:
-                        for name in inserted:
-                            transaction.insert(name, inserted[name])
-                            transaction.delete(name, deleted[name])
-                except EvaluationError:
-                    assert after is history.held
-                else:
-                    assert after is not history.held
-                history.held = after
-            assert isinstance(db._engine, KernelEngine)
-            db._engine._check()
-            expected = evaluate(program, history.held)
-            for name in program.relations:
-                assert set(db.view(name)) == expected[name], name
-            if rng.random() < 0.5:
-                db.snapshot()
+    check_reopened(program, history, rng, tmp_path)
