@@ -1,7 +1,7 @@
 """When an update is worth a try, and when to give it up for a bootstrap (the paper's section 3.4).
 
-The paper gives an update a fifth of the last bootstrap's time; here it is a tenth, so that an
-attempt in vain and the comparison of two versions stay below that. Beyond that timer, what updates
+The paper gives an update a fifth of the last bootstrap's time; here it is 15 %, so that an attempt
+in vain and the comparison of two versions take little more than that. Beyond that timer, what updates
 have cost so far, for each row of the change, foretells the next one: an update that will cost more
 than a bootstrap is not tried, and one that will take a while but less gets the time it needs.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-BUDGET = 0.1  # of the last bootstrap's time, for an update that cannot be foretold
+BUDGET = 0.15  # of the last bootstrap's time, for an update that cannot be foretold
 LEAST_SECONDS = 0.05  # an update always gets this long: plans are made on first use
 
 _WEIGHT = 0.3  # of the latest update in the average
