@@ -1,9 +1,10 @@
 """When an update is worth a try, and when to give it up for a bootstrap (the paper's section 3.4).
 
 The paper gives an update a fifth of the last bootstrap's time; here it is 15 %, so that an attempt
-in vain and the comparison of two versions take little more than that. Beyond that timer, what updates
-have cost so far, for each row of the change, foretells the next one: an update that will cost more
-than a bootstrap is not tried, and one that will take a while but less gets the time it needs.
+in vain and the comparison of two versions take little more than that. Beyond that timer, what
+updates have cost so far, for each row of the change, foretells the next one: an update that will
+cost more than a bootstrap is not tried, and one that will take a while but less gets the time it
+needs.
 """
 
 from __future__ import annotations
