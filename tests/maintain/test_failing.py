@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 import tidelog
 from tests.maintain.agreeing import assert_agree, assert_same_rows
-from tests.maintain.reopening import check_reopened
+from tests.maintain.reopening import History, Rows, check_reopened, seeded_rules
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.oracle import ReferenceEngine
 from tidelog.errors import EvaluationError
@@ -21,7 +20,6 @@ from tidelog.maintain.unexcused import Unexcused
 from tidelog.plan.lower import lower
 
 Row = tuple[int, ...]
-Rows = dict[str, set[Row]]
 
 LARGE = 2**62
 DECLARED = """
@@ -248,40 +246,21 @@ class RandomRules:
         return (rng.randrange(3), rng.choice(VALUES))
 
 
-class History:
-    """Random epochs, and the facts they lead to."""
+class RandomHistory(History):
+    """Epochs of rows that the rules look at."""
 
     def __init__(self, rng: random.Random, rules: RandomRules) -> None:
-        self._rng, self._rules = rng, rules
-        self.held: Rows = {name: set() for name in ("r", "t", "big", "asked")}
+        super().__init__(rng, ("r", "t", "big", "asked"))
+        self._rules = rules
 
     def epoch(self) -> tuple[Rows, Rows]:
         """Return rows to insert and rows to delete."""
-        rng = self._rng
+        rng = self.rng
         inserted: Rows = {name: set() for name in self.held}
         for _ in range(rng.choice([0, 1, 1, 2, 4])):
             name = rng.choice(["r", "r", "r", "t", "big", "asked"])
             inserted[name].add(self._rules.row(name))
-        share = rng.choice([0.0, 0.0, 0.1, 0.3, 0.8])
-        deleted = {
-            name: {row for row in sorted(rows) if rng.random() < share} - inserted[name]
-            for name, rows in self.held.items()
-        }
-        return inserted, deleted
-
-    def after(self, inserted: Rows, deleted: Rows) -> Rows:
-        """Return the facts after an epoch."""
-        return {name: (rows - deleted[name]) | inserted[name] for name, rows in self.held.items()}
-
-
-def random_rules(number: int) -> tuple[RandomRules, random.Random]:
-    """Return random rules, and the generator that goes on to make a history."""
-    seed = int(os.environ.get("TIDELOG_SEED", "0")) + number
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    rules = RandomRules(rng)
-    print(rules.text)
-    return rules, rng
+        return inserted, self.some_held(rng.choice([0.0, 0.0, 0.1, 0.3, 0.8]), inserted)
 
 
 def is_in_doubt(kernel: KernelEngine) -> bool:
@@ -294,8 +273,8 @@ def is_in_doubt(kernel: KernelEngine) -> bool:
 def test_random_rules_and_histories(block: int) -> None:
     failures = excused = 0
     for number in range(12):
-        rules, rng = random_rules(20 * block + number)
-        program, history = Program.parse(rules.text), History(rng, rules)
+        rules, rng = seeded_rules(20 * block + number, RandomRules)
+        program, history = Program.parse(rules.text), RandomHistory(rng, rules)
         kernel, reference = KernelEngine(program, {}), ReferenceEngine(program, {})
         for _ in range(25):
             inserted, deleted = history.epoch()
@@ -320,6 +299,6 @@ def test_random_rules_and_histories(block: int) -> None:
 
 @pytest.mark.parametrize("number", range(100, 106))
 def test_a_database_that_is_opened_again(number: int, tmp_path: Path) -> None:
-    rules, rng = random_rules(number)
-    program, history = Program.parse(rules.text), History(rng, rules)
-    check_reopened(program, history, rng, tmp_path)
+    rules, rng = seeded_rules(number, RandomRules)
+    program, history = Program.parse(rules.text), RandomHistory(rng, rules)
+    check_reopened(program, history, tmp_path)

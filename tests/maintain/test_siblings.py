@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import tidelog
 from tests.kernel.words import seeded
 from tests.maintain.agreeing import assert_agree, assert_same_rows
-from tests.maintain.reopening import check_reopened
+from tests.maintain.reopening import History, Rows, check_reopened, seeded_rules
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.oracle import ReferenceEngine
 from tidelog.errors import EvaluationError
@@ -227,55 +226,30 @@ class RandomRules:
         return (rng.randrange(3), rng.choice("abc"), *map(value, self.types))
 
 
-class History:
-    """Random epochs, and the facts they lead to."""
+class RandomHistory(History):
+    """Epochs of rows that the rules look at."""
 
     def __init__(self, rng: random.Random, rules: RandomRules) -> None:
-        self._rng, self._rules = rng, rules
-        self.held: dict[str, set[Row]] = {"r": set(), "asked": set()}
+        super().__init__(rng, ("r", "asked"))
+        self._rules = rules
 
-    def epoch(self) -> tuple[dict[str, set[Row]], dict[str, set[Row]]]:
+    def epoch(self) -> tuple[Rows, Rows]:
         """Return rows to insert and rows to delete."""
-        rng = self._rng
+        rng = self.rng
         size = rng.choice([0, 1, 1, 3, 6])
-        inserted: dict[str, set[Row]] = {
-            "r": {self._rules.row() for _ in range(size)},
-            "asked": set(),
-        }
+        inserted: Rows = {"r": {self._rules.row() for _ in range(size)}, "asked": set()}
         if rng.random() < 0.4:
             inserted["asked"].add((rng.randrange(3),))
-        share = rng.choice([0.1, 0.4, 1.0])
-        deleted = {
-            name: {row for row in sorted(rows, key=repr) if rng.random() < share} - inserted[name]
-            for name, rows in self.held.items()
-        }
-        if rng.random() < 0.3:
-            deleted = {"r": set(), "asked": set()}
-        return inserted, deleted
-
-    def after(
-        self, inserted: dict[str, set[Row]], deleted: dict[str, set[Row]]
-    ) -> dict[str, set[Row]]:
-        """Return the facts after an epoch."""
-        return {name: (rows - deleted[name]) | inserted[name] for name, rows in self.held.items()}
-
-
-def random_rules(number: int) -> tuple[RandomRules, random.Random]:
-    """Return random rules, and the generator that goes on to make a history."""
-    seed = int(os.environ.get("TIDELOG_SEED", "0")) + number
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    rules = RandomRules(rng)
-    print(rules.text)
-    return rules, rng
+        deleted = self.some_held(rng.choice([0.1, 0.4, 1.0]), inserted)
+        return inserted, {name: set() for name in deleted} if rng.random() < 0.3 else deleted
 
 
 @pytest.mark.parametrize("block", range(6))
 def test_random_rules_and_histories(block: int) -> None:
     failures = fused = 0
     for number in range(5):
-        rules, rng = random_rules(10 * block + number)
-        program, history = Program.parse(rules.text), History(rng, rules)
+        rules, rng = seeded_rules(10 * block + number, RandomRules)
+        program, history = Program.parse(rules.text), RandomHistory(rng, rules)
         fused += sum("+" in name for name in results(program))
         kernel, reference = KernelEngine(program, {}), ReferenceEngine(program, {})
         for _ in range(40):
@@ -301,9 +275,9 @@ def test_random_rules_and_histories(block: int) -> None:
 
 @pytest.mark.parametrize("number", range(100, 106))
 def test_a_database_that_is_opened_again(number: int, tmp_path: Path) -> None:
-    rules, rng = random_rules(number)
-    program, history = Program.parse(rules.text), History(rng, rules)
-    check_reopened(program, history, rng, tmp_path)
+    rules, rng = seeded_rules(number, RandomRules)
+    program, history = Program.parse(rules.text), RandomHistory(rng, rules)
+    check_reopened(program, history, tmp_path)
 
 
 # --- one by one ---------------------------------------------------------------------------------

@@ -29,9 +29,18 @@ class ChangedRows(NetChange):
     __slots__ = ("_codec", "_codes", "_delta", "_relation")
 
     def __init__(self, codec: Codec, relation: Relation, stored: StoredRelation) -> None:
-        self._inserted = self._deleted = None
         self._codec, self._relation, self._delta = codec, relation, stored.delta
         self._codes = stored.codes  # layouts change, that of these rows does not
+
+    @property
+    def inserted(self) -> frozenset[Row]:
+        """The rows that came, decoded anew each time."""
+        return frozenset(self._reader(self._delta.inserted).rows())
+
+    @property
+    def deleted(self) -> frozenset[Row]:
+        """The rows that went, decoded anew each time."""
+        return frozenset(self._reader(self._delta.deleted).rows())
 
     def readers(self, relation: Relation, records: Records) -> tuple[StoredReader, StoredReader]:
         """Return the rows that came, and those that went, to be asked."""
@@ -39,12 +48,6 @@ class ChangedRows(NetChange):
 
     def __bool__(self) -> bool:
         return bool(self._delta)
-
-    def _rows_inserted(self) -> frozenset[Row]:
-        return frozenset(self._reader(self._delta.inserted).rows())
-
-    def _rows_deleted(self) -> frozenset[Row]:
-        return frozenset(self._reader(self._delta.deleted).rows())
 
     def _reader(self, words: Words) -> StoredReader:
         domains = [domain_like(bias, bits) for bias, bits in zip(*self._codes, strict=True)]

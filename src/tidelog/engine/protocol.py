@@ -22,7 +22,7 @@ Requested = set[Row] | CheckedTable
 class NetChange:
     """The rows that an epoch adds to and removes from one relation; the two are disjoint.
 
-    A subclass may make the rows when somebody asks.
+    An engine may keep them in a form of its own (engine/changed_rows.py).
     """
 
     __slots__ = ("_deleted", "_inserted")
@@ -30,21 +30,16 @@ class NetChange:
     def __init__(
         self, inserted: frozenset[Row] = frozenset(), deleted: frozenset[Row] = frozenset()
     ) -> None:
-        self._inserted: frozenset[Row] | None = inserted
-        self._deleted: frozenset[Row] | None = deleted
+        self._inserted, self._deleted = inserted, deleted
 
     @property
     def inserted(self) -> frozenset[Row]:
         """The rows that came."""
-        if self._inserted is None:
-            self._inserted = self._rows_inserted()
         return self._inserted
 
     @property
     def deleted(self) -> frozenset[Row]:
         """The rows that went."""
-        if self._deleted is None:
-            self._deleted = self._rows_deleted()
         return self._deleted
 
     def readers(self, relation: Relation, records: Records) -> tuple[Reader, Reader]:
@@ -52,12 +47,6 @@ class NetChange:
         return (
             SetReader(self.inserted, relation, records), SetReader(self.deleted, relation, records),
         )  # fmt: skip
-
-    def _rows_inserted(self) -> frozenset[Row]:
-        raise NotImplementedError
-
-    def _rows_deleted(self) -> frozenset[Row]:
-        raise NotImplementedError
 
     def __bool__(self) -> bool:
         return bool(self.inserted or self.deleted)
