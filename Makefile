@@ -1,4 +1,4 @@
-# Every target works from a fresh clone, each alone: what it needs is set up first.
+# Every target works by itself in a fresh clone: it first sets up what it needs.
 #
 #   make PYTHON=/some/python3 setup    use this interpreter instead of searching for one
 #   make test ARGS='tests/lang -k x'   pass arguments on to pytest
@@ -12,8 +12,8 @@ PY    := $(VENV)/bin/python
 STAMP := $(VENV)/.tidelog-setup
 ARGS  ?=
 
-# The stamp holds the path the environment was made for. It is out of date, whatever the times of
-# the files, if the environment was moved, if its interpreter is gone, or if PYTHON names another.
+# The stamp holds the path that the environment was made for. Besides its time, it is stale if the
+# environment was moved, if its interpreter is gone, or if PYTHON names another interpreter.
 ORIGIN := 'import sys; print(sys.base_prefix, sys.version)'
 ifneq ($(shell cat $(STAMP) 2>/dev/null; test -x $(PY) || echo broken),$(CURDIR))
 STALE := stale
@@ -28,10 +28,10 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' Makefile
 
-setup: $(STAMP) ## make .venv, or bring it up to date
+setup: $(STAMP) ## make or update .venv
 
-# An environment that works is kept and brought up to date, else it is made anew. Never is one made
-# over another: with two interpreters of one minor version that gives a broken mixture.
+# A working environment is updated. Otherwise a new one is made from scratch, never over an old one:
+# with two interpreters of the same minor version that would give a broken mixture.
 $(STAMP): pyproject.toml constraints.txt $(STALE)
 	@set -e; \
 	recent='import sys; sys.exit(sys.version_info < (3, 11))'; \
@@ -61,23 +61,22 @@ $(STAMP): pyproject.toml constraints.txt $(STALE)
 
 run: setup ## run the main example, a pipeline on Spark, and print its tables
 	@rm -rf build/fraud
-	$(PY) examples/fraud/generate.py build/fraud
-	$(VENV)/bin/tidelog pipeline run build/fraud/fraud.toml --once
-	$(PY) examples/fraud/show.py build/fraud
+	$(PY) examples/fraud/run.py build/fraud
 
-test: setup ## run the tests; the slowest are listed
+# Warm first. Otherwise each test worker compiles the same kernels.
+test: warm ## run the tests, and list the slowest
 	$(PY) -m pytest --durations=15 --durations-min=2 $(ARGS)
 
-test-long: setup ## compare the kernel with the reference on 5000 random programs, and each functor
-	TIDELOG_PROGRAMS=5000 TIDELOG_EXAMPLES=400 $(PY) -m pytest \
-	    tests/maintain/test_against_reference.py tests/maintain/test_functors.py $(ARGS)
+test-long: warm ## run the tests on all random inputs instead of samples: two hours
+	TIDELOG_LONG=1 $(PY) -m pytest --durations=15 --durations-min=2 $(ARGS)
 
-test-faults: setup ## kill writers 1000 times, turn 10000 bits, let every call fail: an hour
+test-faults: warm ## kill writers 1000 times, flip 10000 bits, make every file call fail: an hour
 	TIDELOG_KILLS=1000 TIDELOG_FLIPS=10000 TIDELOG_FAULTS_EVERY=1 TIDELOG_DURABLE_PROGRAMS=400 \
 	    $(PY) -m pytest tests/faults tests/durable $(ARGS)
 
-test-spark-faults: setup ## kill the driver of a pipeline 50 times in mid-epoch: ten minutes
-	TIDELOG_KILLS=50 $(PY) -m pytest -n 0 tests/spark/test_kills.py $(ARGS)
+test-spark-faults: warm ## kill 50 drivers and 20 executors of pipelines, and a machine: 30 minutes
+	TIDELOG_LONG=1 TIDELOG_KILLS=50 TIDELOG_EXECUTOR_KILLS=20 $(PY) -m pytest -n 0 -s \
+	    tests/spark/test_kills.py tests/spark/test_cluster.py $(ARGS)
 
 lint: setup ## check style and formatting
 	$(PY) -m ruff check .
@@ -86,17 +85,16 @@ lint: setup ## check style and formatting
 types: setup ## check the types
 	$(PY) -m mypy
 
-# Before the tests, else each of their workers compiles the same kernels.
 warm: setup ## compile the kernels
 	$(VENV)/bin/tidelog warm
 
-bench: setup ## measure; ARGS='--scale full --data DIR' for the real sizes
+bench: setup ## run the benchmarks; ARGS='--scale full --data DIR' for full size
 	$(VENV)/bin/tidelog bench $(ARGS)
 
 docs: setup ## run only the documentation tests
 	$(PY) -m pytest tests/docs $(ARGS)
 
-clean: ## remove what was built, the caches and .venv
+clean: ## remove build output, caches and .venv
 	rm -rf build dist $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
 	find . -name .git -prune -o -type f \( -name '*.nbi' -o -name '*.nbc' \) -exec rm -f {} +

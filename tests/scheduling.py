@@ -17,6 +17,7 @@ SPARK = "tests/spark/"
 # Of these every test is a unit. Those that take longest stand first.
 LONG = (
     "tests/kernel/test_bounds.py",
+    "tests/spark/test_kills.py",
     "tests/spark/test_cluster.py",
     "tests/spark/test_postgres.py",
     "tests/cli/test_warm.py",

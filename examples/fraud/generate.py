@@ -1,8 +1,9 @@
-"""Writes payments and devices of a made-up bank, as files that arrive one after the other.
+"""Generate payments and devices of a fictional bank, as a sequence of files.
 
     python examples/fraud/generate.py FOLDER [FILES] [PAYMENTS]
 
-FOLDER gets a copy of the pipeline as well. The same payments come out every time.
+Also copies the pipeline to FOLDER. The output is the same every time. `arrive` writes the files one
+after the other, as they would come in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -21,7 +23,7 @@ ACCOUNTS = 2_000
 
 
 def payments(rng: Random, number: int, count: int, sent: list[str]) -> list[str]:
-    """Return the lines of a file: an hour of payments, some tries of cards, and cancellations."""
+    """Return the lines of a file: an hour of payments, some card tests, and cancellations."""
     begin = START + dt.timedelta(hours=number)
     lines = []
 
@@ -41,12 +43,12 @@ def payments(rng: Random, number: int, count: int, sent: list[str]) -> list[str]
             lines.append(f"-,{rng.choice(sent)}")
     rng.shuffle(lines)
     if number % 3 == 1:
-        lines.append(f"+,{len(sent)},A0001,{begin},much")  # somebody's mistake
+        lines.append(f"+,{len(sent)},A0001,{begin},much")  # a bad row
     return ["op,id,account,at,amount", *lines]
 
 
 def devices(rng: Random, count: int) -> list[str]:
-    """Return the lines of a file: which account was seen on which device."""
+    """Return the lines of a file: the devices on which accounts were seen."""
     return [
         json.dumps(
             {
@@ -58,15 +60,22 @@ def devices(rng: Random, count: int) -> list[str]:
     ]
 
 
-def main(folder: Path, files: int = 8, count: int = 2_500) -> None:
-    """Write everything."""
-    rng = Random(17)
+def prepare(folder: Path) -> None:
+    """Write the pipeline, and folders for its input."""
     here = Path(__file__).parent
-    sent: list[str] = []
     for name in ("in/payment", "in/device"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for name in ("fraud.dl", "fraud.toml"):
         shutil.copy(here / name, folder / name)
+
+
+def arrive(folder: Path, files: int, count: int) -> Iterator[int]:
+    """Write one file of each kind at a time, and yield its number.
+
+    A file must appear complete: it is written under a hidden name, and then renamed.
+    """
+    rng = Random(17)
+    sent: list[str] = []
     for number in range(files):
         found = {
             f"in/payment/{number:03}.csv": payments(rng, number, count, sent),
@@ -74,7 +83,17 @@ def main(folder: Path, files: int = 8, count: int = 2_500) -> None:
         }
         for name, lines in found.items():
             path = folder / name
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            hidden = path.with_name(f".{path.name}")
+            hidden.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            hidden.rename(path)
+        yield number
+
+
+def main(folder: Path, files: int = 8, count: int = 2_500) -> None:
+    """Write the pipeline and its input files."""
+    prepare(folder)
+    for number in arrive(folder, files, count):
+        for path in (folder / "in").glob(f"*/{number:03}.*"):
             os.utime(path, (time.time() - files + number,) * 2)  # in the order of their numbers
 
 

@@ -1,4 +1,4 @@
-"""Prints the last tables of the pipeline, as any reader of Parquet sees them.
+"""Print the tables that the pipeline has written. They are ordinary Parquet and CSV files.
 
 python examples/fraud/show.py FOLDER
 """
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
     console.print(
         f"{sum(row['payments'] for row in risks):,} payments of {len(risks):,} accounts;"
         f" {len(alerts):,} alerts, which changed in {epochs} epochs;"
-        f" {len(watched):,} links to watch; {len(bad)} rows in quarantine"
+        f" {len(watched):,} links to watch; {len(bad)} quarantined rows"
     )
 
 

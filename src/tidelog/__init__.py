@@ -9,19 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.engine.database import Database as Database
-    from tidelog.engine.history import Past as Past
-    from tidelog.engine.reader import DatabaseReader as DatabaseReader
-    from tidelog.engine.reader import open_reader as open_reader
-    from tidelog.engine.register import aggregate as aggregate
-    from tidelog.engine.register import forget_aggregate as forget_aggregate
+    from tidelog.database.database import Database as Database
+    from tidelog.database.past import Past as Past
+    from tidelog.database.reader import DatabaseReader as DatabaseReader
+    from tidelog.database.reader import open_reader as open_reader
+    from tidelog.database.register import aggregate as aggregate
+    from tidelog.database.register import forget_aggregate as forget_aggregate
+    from tidelog.database.transaction import Transaction as Transaction
+    from tidelog.database.view import Change as Change
+    from tidelog.database.view import View as View
     from tidelog.engine.report import EpochReport as EpochReport
     from tidelog.engine.report import LayerReport as LayerReport
-    from tidelog.engine.state_report import Opened as Opened
-    from tidelog.engine.state_report import StateReport as StateReport
-    from tidelog.engine.transaction import Transaction as Transaction
-    from tidelog.engine.view import Change as Change
-    from tidelog.engine.view import View as View
     from tidelog.errors import DataError as DataError
     from tidelog.errors import Diagnostic as Diagnostic
     from tidelog.errors import EvaluationError as EvaluationError
@@ -33,7 +31,9 @@ if TYPE_CHECKING:
     from tidelog.errors import TidelogError as TidelogError
     from tidelog.errors import UsageError as UsageError
     from tidelog.logic.program import Program as Program
-    from tidelog.maintain.progress import Progress as Progress
+    from tidelog.persist.state_report import Opened as Opened
+    from tidelog.persist.state_report import StateReport as StateReport
+    from tidelog.runtime.progress import Progress as Progress
     from tidelog.values.algebra import Group as Group
     from tidelog.values.algebra import Semigroup as Semigroup
     from tidelog.values.algebra import SetFunction as SetFunction
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Database": "tidelog.engine.database",
-    "Transaction": "tidelog.engine.transaction",
-    "View": "tidelog.engine.view",
-    "Change": "tidelog.engine.view",
-    "DatabaseReader": "tidelog.engine.reader",
+    "Database": "tidelog.database.database",
+    "Transaction": "tidelog.database.transaction",
+    "View": "tidelog.database.view",
+    "Change": "tidelog.database.view",
+    "DatabaseReader": "tidelog.database.reader",
     "EpochReport": "tidelog.engine.report",
-    "Opened": "tidelog.engine.state_report",
-    "Past": "tidelog.engine.history",
-    "StateReport": "tidelog.engine.state_report",
-    "open_reader": "tidelog.engine.reader",
+    "Opened": "tidelog.persist.state_report",
+    "Past": "tidelog.database.past",
+    "StateReport": "tidelog.persist.state_report",
+    "open_reader": "tidelog.database.reader",
     "LayerReport": "tidelog.engine.report",
-    "Progress": "tidelog.maintain.progress",
+    "Progress": "tidelog.runtime.progress",
     "Program": "tidelog.logic.program",
-    "aggregate": "tidelog.engine.register",
-    "forget_aggregate": "tidelog.engine.register",
+    "aggregate": "tidelog.database.register",
+    "forget_aggregate": "tidelog.database.register",
     **dict.fromkeys(("Group", "Semigroup", "SetFunction"), "tidelog.values.algebra"),
     **dict.fromkeys(
         (

@@ -6,7 +6,7 @@
     │   ├── FactsError          ... in a file: file, line, column, reason
     │   ├── EvaluationError     ... found while a rule was evaluated: overflow, division by zero
     │   └── FunctionalConflict  ... two values for one key of a functional relation
-    ├── LimitError              an epoch went over the limit of memory, time or levels
+    ├── LimitError              an epoch exceeded its limit of memory, time or levels
     ├── StateError              the files of a durable database are damaged, in use, or not writable
     └── UsageError              the API or the command line was used in a way that cannot work
 
@@ -102,7 +102,7 @@ class FunctionalConflict(DataError):
 
 
 class LimitError(TidelogError):
-    """An epoch went over a limit of its database; nothing was changed."""
+    """An epoch exceeded a limit of its database; nothing was changed."""
 
 
 class StateError(TidelogError):

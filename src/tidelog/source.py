@@ -12,7 +12,7 @@ from functools import cached_property
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class SourceText:
     """A program text and the name it is reported under."""
 
     name: str
@@ -32,7 +32,7 @@ class Source:
         return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
 
     def __repr__(self) -> str:
-        return f"Source({self.name!r})"
+        return f"SourceText({self.name!r})"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Span:
     Lines and columns are counted from 1, as editors do.
     """
 
-    source: Source = field(repr=False)
+    source: SourceText = field(repr=False)
     line: int
     column: int
     end_line: int

@@ -7,7 +7,7 @@ import pytest
 import tidelog
 from tidelog.bench.model import (
     OURS,
-    Case,
+    BenchCase,
     Figure,
     Outcome,
     Request,
@@ -15,17 +15,25 @@ from tidelog.bench.model import (
     Suite,
     Target,
 )
-from tidelog.bench.report import BEGIN, END, SuiteResult, markdown, placed
-from tidelog.bench.texts import bytes_text, number_text, seconds_text
+from tidelog.bench.report import (
+    BEGIN,
+    END,
+    SuiteResult,
+    bytes_text,
+    markdown,
+    number_text,
+    placed,
+    seconds_text,
+)
 
 
 def unused(request: Request) -> None:
     raise AssertionError
 
 
-MINE = Case(OURS, unused, "graph")  # type: ignore[arg-type]
-PEER = Case("peer", unused, "graph")  # type: ignore[arg-type]
-ABSENT = Case("other", unused, "graph")  # type: ignore[arg-type]
+MINE = BenchCase(OURS, unused, "graph")  # type: ignore[arg-type]
+PEER = BenchCase("peer", unused, "graph")  # type: ignore[arg-type]
+ABSENT = BenchCase("other", unused, "graph")  # type: ignore[arg-type]
 SUITE = Suite(
     "demo",
     "a demonstration",

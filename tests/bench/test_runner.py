@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench.model import OURS, Case, Figure, Request, Scale, Suite
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Scale, Suite
 from tidelog.bench.runner import run_case, run_suite, why_not
 from tidelog.bench.suites import SUITES
 
@@ -19,19 +19,22 @@ def nothing(request: Request) -> Iterator[Figure]:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (Case(OURS, nothing), ""),
-        (Case("duckdb", nothing), "--no-peers"),
-        (Case(OURS, nothing, full_only=True), "only with --scale full"),
-        (Case(OURS, nothing, files=("galen/galen.dl",)), "needs --data, the folder of the facts"),
-        (Case(OURS, nothing, module="no_such_engine"), "no_such_engine is not installed"),
+        (BenchCase(OURS, nothing), ""),
+        (BenchCase("duckdb", nothing), "--no-peers"),
+        (BenchCase(OURS, nothing, full_only=True), "only with --scale full"),
+        (
+            BenchCase(OURS, nothing, files=("galen/galen.dl",)),
+            "needs --data, the folder of the facts",
+        ),
+        (BenchCase(OURS, nothing, module="no_such_engine"), "no_such_engine is not installed"),
     ],
 )
-def test_why_a_case_is_not_measured(case: Case, reason: str) -> None:
+def test_why_a_case_is_not_measured(case: BenchCase, reason: str) -> None:
     assert why_not(case, SMALL, peers=False) == reason
 
 
 def test_missing_facts_are_named(tmp_path: Path) -> None:
-    case = Case(OURS, nothing, files=("galen/galen.dl",))
+    case = BenchCase(OURS, nothing, files=("galen/galen.dl",))
     reason = why_not(case, Request(Scale.SMALL, tmp_path), peers=True)
     assert reason == f"{tmp_path / 'galen/galen.dl'} does not exist"
 
@@ -49,12 +52,12 @@ def test_a_case_runs_in_a_process_of_its_own() -> None:
 
 
 def test_a_crash_is_told_and_harms_no_other() -> None:
-    outcome = run_case(Suite("no-such-suite", "", ()), Case(OURS, nothing), SMALL)
+    outcome = run_case(Suite("no-such-suite", "", ()), BenchCase(OURS, nothing), SMALL)
     assert outcome.not_measured == "failed: KeyError: 'no-such-suite'"
 
 
 def test_what_takes_too_long_is_ended() -> None:
-    outcome = run_case(SUITES["language"], Case(OURS, nothing, seconds=0.01), SMALL)
+    outcome = run_case(SUITES["language"], BenchCase(OURS, nothing, seconds=0.01), SMALL)
     assert outcome.not_measured == "ended after 0 s"
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,26 +11,43 @@ from pathlib import Path
 import pytest
 
 from tidelog.cli.warm import warm_kernels
+from tidelog.kernel.compile_all import KernelQueue
+from tidelog.kernel.signatures import declared, describe
 from tidelog.kernel.warm import all_kernels, cache_folder, entry_kernels
 
+DECORATORS = {
+    "njit",
+    "kernel",
+    "bare_kernel",
+    "kernel_without_gil",
+    "helper",
+    "bare_helper",
+    "inlined",
+}
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tidelog"
 
-# Warms up in a new process, then runs random programs, and tells what they compiled or loaded.
+# Runs the exercises and random programs in a new process; tells what each kernel was called with.
 SCRIPT = """
 import json
 from tests.generators.programs import Shape, random_case
+from tests.seeds import case_seeds
 import tidelog
 from tidelog.bench.exercises import warm_up
 from tidelog.engine.kernel import KernelEngine
-from tidelog.kernel.warm import entry_kernels, ready_kernels
+from tidelog.kernel.signatures import describe
+from tidelog.kernel.warm import entry_kernels
 
 def signatures():
-    return {name: set(map(str, kernel.signatures)) for name, kernel in entry_kernels().items()}
+    return sorted(
+        describe(name, types)
+        for name, kernel in entry_kernels().items()
+        for types in kernel.signatures
+    )
 
 warm_up()
-ready, before = ready_kernels(), signatures()
-for seed in range(40):
+exercised = signatures()
+for seed in case_seeds(40, offset=95_000):
     case = random_case(seed, Shape(wide=0.3))
     try:
         program = tidelog.Program.parse(case.program)
@@ -40,15 +58,14 @@ for seed in range(40):
             kernel.apply(inserted, deleted)
     except tidelog.TidelogError:
         continue
-more = {name: sorted(found - before[name]) for name, found in signatures().items()}
-print(json.dumps({"ready": sorted(ready), "more": {n: s for n, s in more.items() if s}}))
+print(json.dumps({"exercised": exercised, "all": signatures()}))
 """
 
 
 def is_compiled(node: ast.AST) -> bool:
     """Return whether this is a function that Numba compiles."""
     return isinstance(node, ast.FunctionDef) and any(
-        ast.unparse(decorator).startswith(("njit", "bare")) for decorator in node.decorator_list
+        ast.unparse(decorator).partition("(")[0] in DECORATORS for decorator in node.decorator_list
     )
 
 
@@ -83,26 +100,34 @@ def kernels_called_by(file: Path) -> set[str]:
     return found & set(all_kernels())
 
 
-def called_from_python() -> set[str]:
-    return set().union(*(kernels_called_by(file) for file in PACKAGE.rglob("*.py")))
+def called_from_python(folder: Path = PACKAGE) -> set[str]:
+    return set().union(*(kernels_called_by(file) for file in folder.rglob("*.py")))
 
 
 def test_the_search_for_calls_finds_some() -> None:
     assert {"join.join", "rows.pack", "rows.unpack"} <= called_from_python()
 
 
-def test_every_kernel_is_warm_after_warming() -> None:
-    assert called_from_python() <= set(entry_kernels()), (
-        "Python calls a kernel that has a private name, or that other kernels call"
-    )
+def test_python_calls_no_helper() -> None:
+    called = called_from_python()
+    assert called <= set(entry_kernels()), "no line of kernel/signatures.py has this kernel"
+    wrapped = {n for n, k in all_kernels().items() if "no_cpython_wrapper" not in k.targetoptions}
+    called |= called_from_python(ROOT / "tests")
+    assert called <= wrapped, "a helper, called from Python, crashes the process"
+
+
+def test_the_signatures_are_those_that_the_engine_uses() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    cold = called_from_python() - set(report["ready"])
-    assert not cold, f"no exercise in bench/exercises.py calls {', '.join(sorted(cold))}"
-    assert not report["more"], f"types that no exercise uses: {report['more']}"
+    stated = {describe(name, types) for name, found in declared().items() for types in found}
+    used = set(report["all"])
+    assert not used - stated, "lines missing in kernel/signatures.py:\n" + "\n".join(used - stated)
+    assert not stated - used, "lines that nothing needs:\n" + "\n".join(stated - used)
+    unexercised = used - set(report["exercised"])
+    assert not unexercised, f"no exercise in bench/exercises.py calls {unexercised}"
 
 
 def test_it_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,3 +152,54 @@ def test_the_folder_of_the_cache_can_be_chosen(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(done.stdout.strip()).is_relative_to(tmp_path)
+
+
+def test_work_is_shared_by_block_and_then_taken_from_the_fullest() -> None:
+    work = KernelQueue([["a1", "a2", "a3", "a4"], ["b1"]])
+    assert [work.next_for(0), work.next_for(1)] == ["a1", "b1"]
+    assert [work.next_for(1), work.next_for(0)] == ["a4", "a2"]
+    assert [work.next_for(0), work.next_for(1), work.next_for(0)] == ["a3", None, None]
+
+
+def compile_two(cache: Path, script: str = "") -> subprocess.CompletedProcess[str]:
+    """Compile two small kernels as if there were no others."""
+    script = f"""
+import logging, sys
+from tidelog.kernel import compile_all
+from tidelog.kernel.signatures import declared
+names = "rows.see", "descriptors.address_of"
+compile_all.blocks = lambda: [{{name: declared()[name]}} for name in names]
+{script}
+done = []
+before = compile_all.is_compiled()
+print(before, compile_all.compile_kernels(done.append), compile_all.is_compiled(), sorted(done))
+"""
+    return subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+
+def test_processes_compile_into_the_cache_once(tmp_path: Path) -> None:
+    shown = "False True True ['descriptors.address_of', 'rows.see']\n"
+    assert compile_two(tmp_path).stdout == shown
+    indexes = {file.name.partition("-")[0] for file in tmp_path.rglob("*.nbi")}
+    assert indexes == {"rows.see", "descriptors.address_of"}
+    assert compile_two(tmp_path).stdout == "True True True []\n"
+
+
+def test_kernels_of_other_sources_are_compiled_again(tmp_path: Path) -> None:
+    compile_two(tmp_path)
+    (mark,) = tmp_path.rglob("*.compiled")
+    mark.rename(mark.with_name(mark.name.rpartition("-")[0] + "-0123456789abcdef.compiled"))
+    (first,) = tmp_path.rglob("rows.see-*.nbi")
+    before = first.stat().st_mtime_ns
+    assert compile_two(tmp_path).stdout.startswith("False True True")
+    assert first.stat().st_mtime_ns > before
+    assert list(tmp_path.rglob("*.compiled")) == [mark]
+
+
+def test_a_process_that_fails_leaves_kernels_to_their_first_call(tmp_path: Path) -> None:
+    failed = compile_two(tmp_path, 'compile_all.sys.executable = "/bin/false"')
+    assert failed.stdout == "False False False []\n"
+    assert "ended before its time" in failed.stderr

@@ -10,11 +10,12 @@ from pathlib import Path
 from random import Random
 
 import tidelog
+from tests.databases import durable
 from tests.durable.parts import last_epoch, published_end, records
 from tests.generators.programs import RandomCase, Row
 from tests.maintain.comparing import Fresh, Given, must_fail
+from tidelog.database.database import kernel_of
 from tidelog.durable.framing import VIEW
-from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
 from tidelog.reference import evaluate
 
@@ -64,7 +65,7 @@ class _History:
         self._seen["programs"] += 1
         db = self._open(given)
         fresh = Fresh(program, given)
-        reader = tidelog.open_reader(self._path)
+        reader, read_path = tidelog.open_reader(self._path), self._path
         for epoch in self._case.epochs:
             inserted = {n: set(adds) - set(removes) for n, (adds, removes) in epoch.items()}
             deleted = {n: set(removes) - set(adds) for n, (adds, removes) in epoch.items()}
@@ -86,8 +87,8 @@ class _History:
             if self._rng.random() < 0.4:
                 db = self._again(db)
                 self._compare(db, fresh, given)
-            if reader._files.folder != self._path or self._rng.random() < 0.3:
-                reader = tidelog.open_reader(self._path)
+            if read_path != self._path or self._rng.random() < 0.3:
+                reader, read_path = tidelog.open_reader(self._path), self._path
             if self._rng.random() < 0.5:
                 assert reader.refresh() == db.epoch
                 self._seen["refreshed readers"] += 1
@@ -96,10 +97,9 @@ class _History:
         db.close()
 
     def _open(self, given: Given | None = None) -> tidelog.Database:
-        return tidelog.Database(
-            self._program, path=self._path, facts=given, retain_epochs=self._retain,
-            _settings=self._settings,
-        )  # fmt: skip
+        return durable(
+            self._program, self._path, given, retain_epochs=self._retain, **self._settings
+        )
 
     def _again(self, db: tidelog.Database) -> tidelog.Database:
         """Return the database as a new process would find it."""
@@ -135,12 +135,11 @@ class _History:
     def _compare(self, db: tidelog.Database, fresh: Fresh, given: Given) -> None:
         assert db.epoch == len(self._past) - 1
         _same(db, self._past[-1], "the database")
-        engine = db._engine
-        assert isinstance(engine, KernelEngine)
+        engine = kernel_of(db)
         for name, state in fresh.state(given).items():
-            assert engine.state(name) == state, f"levels and counts of {name}"
+            assert engine.levels_and_counts(name) == state, f"levels and counts of {name}"
             assert engine.given_count(name) == len(given[name]), f"given rows of {name}"
-        engine._check()
+        engine.check()
 
     def _look_back(self, db: tidelog.Database) -> None:
         assert db.state is not None

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import tidelog
-from tidelog.engine.kernel import KernelEngine
+from tests.seeds import seeded
+from tidelog.database.database import kernel_of
 from tidelog.reference import evaluate
 
 PROGRAM = """
@@ -42,9 +43,9 @@ def _row(rng: random.Random) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_epochs_before_and_after_an_opening(seed: int, tmp_path: Path) -> None:
-    rng = random.Random(seed)
+@pytest.mark.parametrize("number", range(6))
+def test_epochs_before_and_after_an_opening(number: int, tmp_path: Path) -> None:
+    rng = seeded("aggregates", number)
     program = tidelog.Program.parse(PROGRAM)
     given: set[tuple[Any, ...]] = set()
     for _ in range(6):
@@ -58,8 +59,7 @@ def test_epochs_before_and_after_an_opening(seed: int, tmp_path: Path) -> None:
                     tx.insert("r", come)
                     tx.delete("r", go)
                 given = (given - go) | come
-            assert isinstance(db._engine, KernelEngine)
-            db._engine._check()
+            kernel_of(db).check()
             expected = evaluate(program, {"r": given})
             for name in program.relations:
                 assert set(db.view(name)) == expected[name], name

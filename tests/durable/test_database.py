@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import tidelog
+from tests.databases import durable
 from tests.faults.faulty import CountingFiles, FailingFiles
-from tidelog.engine.keeper import Keeper
+from tidelog.database.database import kernel_of
 from tidelog.store.relation import StoredRelation
 
 REACH = """
@@ -33,9 +34,9 @@ def delete(db: tidelog.Database, *rows: tuple[object, ...], of: str = "edge") ->
         tx.delete(of, rows)
 
 
-def keeper(db: tidelog.Database) -> Keeper:
-    assert db._keeper is not None
-    return db._keeper
+def durable_epoch(db: tidelog.Database) -> int:
+    assert db.state is not None
+    return db.state.durable_epoch
 
 
 # --- opening ---
@@ -115,7 +116,7 @@ def test_replaying_may_number_what_the_log_does_not_know(tmp_path: Path) -> None
         delete(db, ("a", "b"), of="p")
         insert(db, ("c", "d"), into="p")
     with tidelog.Database(program, path=tmp_path) as db:
-        symbols = db._engine._catalog.codec.symbols  # type: ignore[attr-defined]
+        symbols = kernel_of(db).catalog.codec.symbols
         assert symbols.find("cb") is not None
         insert(db, ("e", "f"), into="p")
     expected = [("cd",), ("cf",), ("ed",), ("ef",)]
@@ -195,8 +196,10 @@ def test_an_unknown_format(tmp_path: Path) -> None:
     tidelog.Database(REACH, path=tmp_path).close()
     manifest = tmp_path / "MANIFEST"
     text = manifest.read_text()
-    manifest.write_text(text.replace("tidelog state 2 ", "tidelog state 27 ", 1))
-    with pytest.raises(tidelog.StateError, match="has format 27; this Tidelog knows 1 and 2 only"):
+    manifest.write_text(text.replace("tidelog state 3 ", "tidelog state 27 ", 1))
+    with pytest.raises(
+        tidelog.StateError, match="has format 27; this version of Tidelog reads formats 1 to 3"
+    ):
         tidelog.Database(REACH, path=tmp_path)
 
 
@@ -250,7 +253,7 @@ def test_a_log_that_was_cut_short(tmp_path: Path) -> None:
         ({"on_program_change": "x"}, '`on_program_change` is one of "refuse", "rebuild"'),
         ({"retain_epochs": -1}, "`retain_epochs` cannot be -1"),
         ({"engine": "reference"}, "a durable database needs the kernel"),
-        ({"path": "s3://bucket/state"}, "lies on a local disk"),
+        ({"path": "s3://bucket/state"}, "must be on a local disk"),
         ({"memory_limit": "much"}, "`memory_limit` is a size such as '2GB', not 'much'"),
     ],
 )
@@ -286,7 +289,7 @@ def test_at_and_changes(tmp_path: Path) -> None:
         with pytest.raises(tidelog.UsageError, match="relation `reech` is not declared"):
             db.at(1).view("reech")
         db.snapshot()
-        with pytest.raises(tidelog.UsageError, match="epoch 4 is not kept any more"):
+        with pytest.raises(tidelog.UsageError, match="epoch 4 is not retained any more"):
             db.changes("reach", since=4)
         with pytest.raises(tidelog.UsageError, match="the first one is 5"):
             db.at(4)
@@ -327,13 +330,13 @@ class SlowFiles(CountingFiles):
 
 def test_threads_share_a_sync(tmp_path: Path) -> None:
     files = SlowFiles(tmp_path)
-    db = tidelog.Database(REACH, _files=files, durability="group")
+    db = durable(REACH, files, durability="group")
     files.log.clear()
 
     def work(number: int) -> None:
         for i in range(5):
             insert(db, (f"t{number}", f"{i}"))
-            assert keeper(db)._log.durable_epoch >= i + 1
+            assert durable_epoch(db) >= i + 1
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -358,21 +361,21 @@ def test_group_commit_refuses_one_transaction_within_another(tmp_path: Path) -> 
 
 def test_a_periodic_one_is_on_the_disk_before_long(tmp_path: Path) -> None:
     files = CountingFiles(tmp_path)
-    db = tidelog.Database(REACH, _files=files, durability="periodic", sync_seconds=0.01)
+    db = durable(REACH, files, durability="periodic", sync_seconds=0.01)
     files.log.clear()
     insert(db, ("a", "b"))
     for _ in range(500):
-        if keeper(db)._log.durable_epoch == 1:
+        if durable_epoch(db) == 1:
             break
         threading.Event().wait(0.02)
-    assert keeper(db)._log.durable_epoch == 1
+    assert durable_epoch(db) == 1
     assert tidelog.open_reader(tmp_path).epoch == 1
     db.close()
 
 
 def test_a_periodic_one_is_on_the_disk_when_it_is_closed(tmp_path: Path) -> None:
     files = CountingFiles(tmp_path)
-    db = tidelog.Database(REACH, _files=files, durability="periodic", sync_seconds=3600)
+    db = durable(REACH, files, durability="periodic", sync_seconds=3600)
     files.log.clear()
     insert(db, ("a", "b"))
     assert not any(line.startswith("sync") for line in files.log)
@@ -382,12 +385,12 @@ def test_a_periodic_one_is_on_the_disk_when_it_is_closed(tmp_path: Path) -> None
 
 def test_a_group_that_cannot_be_synced_takes_no_more(tmp_path: Path) -> None:
     files = FailingFiles(tmp_path, 10**9, "EIO")
-    db = tidelog.Database(REACH, _files=files, durability="group")
+    db = durable(REACH, files, durability="group")
     insert(db, ("a", "b"))
     files._fails = files.calls + 2  # write, sync
     with pytest.raises(tidelog.StateError, match="cannot sync"):
         insert(db, ("b", "c"))
-    with pytest.raises(tidelog.StateError, match="nothing can be written any more"):
+    with pytest.raises(tidelog.StateError, match="accepts no more writes"):
         insert(db, ("c", "d"))
     db.close()
 
@@ -423,7 +426,7 @@ def test_limits_do_not_stand_in_the_way_of_opening(tmp_path: Path) -> None:
 
 def test_snapshots_of_another_thread(tmp_path: Path) -> None:
     settings = {"snapshot_bytes": 200, "step_bytes": 100}
-    with tidelog.Database(REACH, path=tmp_path, _settings=settings) as db:
+    with durable(REACH, tmp_path, **settings) as db:
         done = threading.Event()
         problems = []
 
@@ -461,7 +464,7 @@ class FullDisk(CountingFiles):
 
 def test_a_snapshot_that_fails_loses_nothing(tmp_path: Path) -> None:
     files = FullDisk(tmp_path)
-    db = tidelog.Database(REACH, _files=files, _settings={"snapshot_bytes": 1})
+    db = durable(REACH, files, snapshot_bytes=1)
     files.full = True
     for number in range(3):
         insert(db, ("a", f"b{number}"))
@@ -501,7 +504,7 @@ def test_a_small_commit_writes_a_bounded_part(tmp_path: Path) -> None:
     program = ".decl p(x: number, y: number)"
     rows = [(i, i) for i in range(300_000)]
     settings = {"snapshot_bytes": 1, "step_bytes": 1 << 20}
-    with tidelog.Database(program, path=tmp_path, facts={"p": rows}, _settings=settings) as db:
+    with durable(program, tmp_path, {"p": rows}, **settings) as db:
         assert db.state is not None
         before = db.state.snapshot_bytes
         assert before > 2_000_000

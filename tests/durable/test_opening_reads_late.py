@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,18 @@ import numpy as np
 import pytest
 
 import tidelog
+from tests.databases import durable
+from tests.samples import until
+from tests.seeds import seeded
+from tidelog.database.database import kernel_of
 from tidelog.durable import manifest as manifests
 from tidelog.durable.extents import Arrays, Extent
 from tidelog.durable.files import Files
-from tidelog.durable.saved import Saved, load_index
-from tidelog.engine import saving
+from tidelog.durable.saved import SavedSnapshot, load_index
+from tidelog.engine import state
 from tidelog.engine.kernel import KernelEngine
 from tidelog.reference import evaluate
-from tidelog.store.codec import Codec, Table
+from tidelog.store.codec import Codec, Dictionary
 from tidelog.store.kept_items import KeptItems
 from tidelog.store.lazy_run import LazyRun
 
@@ -37,11 +40,10 @@ FACTS = {
 
 
 def engine_of(db: tidelog.Database) -> KernelEngine:
-    assert isinstance(db._engine, KernelEngine)
-    return db._engine
+    return kernel_of(db)
 
 
-def saved_in(folder: Path) -> Saved:
+def saved_in(folder: Path) -> SavedSnapshot:
     files = Files(folder)
     return load_index(files, manifests.read(files).snapshot)
 
@@ -64,7 +66,7 @@ def compare(db: tidelog.Database, facts: dict[str, set[Any]]) -> None:
     expected = evaluate(db.program, facts)
     for name, rows in expected.items():
         assert set(db.view(name)) == rows, name
-    engine_of(db)._check()
+    engine_of(db).check()
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_opening_reads_no_array(tmp_path: Path, reads: Counter[str]) -> None:
         change(db, "a", come=[(1, 9)])
         touched = sum(reads.values())
         assert touched
-        runs = engine_of(db)._catalog.relations["b"].primary.runs
+        runs = engine_of(db).catalog.relations["b"].primary.runs
         assert all(isinstance(run, LazyRun) for run in runs)
         compare(db, {**FACTS, "a": FACTS["a"] | {(1, 9)}})
         assert sum(reads.values()) > touched
@@ -130,7 +132,7 @@ def test_what_a_commit_merges_is_read_while_it_can_be_undone(tmp_path: Path) -> 
     (other,) = (runs for order, runs in relation.orders.items() if order != (0, 1))
     flip(tmp_path, other[0].words)
     with tidelog.Database(TWO, path=tmp_path) as db:
-        stored = engine_of(db)._catalog.given["b"]
+        stored = engine_of(db).catalog.given["b"]
         index = next(i for order, i in stored.indexes.items() if order != (0, 1))
         stored.add(stored.pack(np.array([[4000], [0]])), None, None)
         index.read_for_commit()  # one row is not merged into so many
@@ -146,7 +148,7 @@ def test_what_a_commit_merges_is_read_while_it_can_be_undone(tmp_path: Path) -> 
 def test_untouched_runs_stay_in_their_files(
     tmp_path: Path, reads: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(saving, "LARGE", 1)
+    monkeypatch.setattr(state, "LARGE", 1)
     tidelog.Database(TWO, path=tmp_path, facts=FACTS).close()
     before = {r.name: r for r in saved_in(tmp_path).relations if not r.is_given}
     facts = {**FACTS, "b": FACTS["b"] | {(7, "new")}}
@@ -178,19 +180,19 @@ sums(g, n, s, m, t) :- r(g, _, _, _), n = count : { r(g, _, _, _) }, s = sum v :
 
 
 @pytest.mark.parametrize("large", [1, 1 << 20])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("number", range(4))
 def test_sums_in_snapshots_that_take_many_epochs(
-    seed: int, large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups come, change and go while a snapshot of them is written."""
-    monkeypatch.setattr(saving, "LARGE", large)
-    rng = random.Random(seed)
+    monkeypatch.setattr(state, "LARGE", large)
+    rng = seeded("sums in snapshots", number)
     program = tidelog.Program.parse(SUMS)
     settings = {"snapshot_bytes": 1500, "step_bytes": 300, "segment_bytes": 4000}
     given: set[Any] = set()
     snapshots = set()
-    for _ in range(5):
-        with tidelog.Database(program, path=tmp_path, _settings=settings) as db:
+    for _ in until(lambda: len(snapshots) > 1, least=5, most=60):
+        with durable(program, tmp_path, **settings) as db:
             for _ in range(rng.randrange(1, 25)):
                 come = {
                     (
@@ -237,14 +239,14 @@ def test_sums_of_an_older_snapshot_are_added_up(tmp_path: Path) -> None:
     tidelog.Database(TWO, path=tmp_path, facts=FACTS).close()
     load = load_index
 
-    def without_sums(files: Files, ref: manifests.SnapshotRef) -> Saved:
+    def without_sums(files: Files, ref: manifests.SnapshotRef) -> SavedSnapshot:
         saved = load(files, ref)
         for relation in saved.relations:
             object.__setattr__(relation, "sums", ())
         return saved
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidelog.engine.keeper.load_index", without_sums)
+        patch.setattr("tidelog.persist.state_writer.load_index", without_sums)
         with tidelog.Database(TWO, path=tmp_path) as db:
             change(db, "a", come=[(1, 9)])
             compare(db, {**FACTS, "a": FACTS["a"] | {(1, 9)}})
@@ -272,7 +274,7 @@ def test_symbols_and_records_are_made_when_they_are_wanted(tmp_path: Path) -> No
         change(db, "list", come=rows[100:])
         db.snapshot()  # entries in two parts
     with tidelog.Database(LISTS, path=tmp_path) as db:
-        codec = engine_of(db)._catalog.codec
+        codec = engine_of(db).catalog.codec
         kept = codec.symbols.items
         assert isinstance(kept, KeptItems)
         assert (("é🙂", ("x", ("y", None))),) in db.view("list")
@@ -310,10 +312,10 @@ class _Numbers:
         return item.encode()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_table_with_entries_in_files_is_like_one_without(seed: int) -> None:
-    rng = random.Random(seed)
-    kept, plain = Table(), Table()
+@pytest.mark.parametrize("number", range(20))
+def test_a_table_with_entries_in_files_is_like_one_without(number: int) -> None:
+    rng = seeded("entries in files", number)
+    kept, plain = Dictionary(), Dictionary()
     kept.keep(10, _Numbers)
     plain.extend([str(i) for i in range(10)])
     held = kept.items

@@ -9,11 +9,12 @@ import pytest
 from pyarrow import fs
 
 import tidelog
+from tests.databases import durable
 from tests.faults.workload import PROGRAM, commit, compare, expected, facts_at, first_facts
 from tidelog.durable.places import Place
-from tidelog.engine import state_copy
-from tidelog.engine.state_copy import copy_state
-from tidelog.engine.state_tools import export_state, import_state, verify
+from tidelog.persist import state_copy
+from tidelog.persist.state_copy import copy_state
+from tidelog.persist.state_tools import export_state, import_state, verify
 
 SEED = 5
 EPOCHS = 9
@@ -22,9 +23,7 @@ EPOCHS = 9
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
     settings = {"snapshot_bytes": 900, "step_bytes": 400, "segment_bytes": 1500}
-    with tidelog.Database(
-        PROGRAM, path=tmp_path / "state", facts=first_facts(), _settings=settings
-    ) as db:
+    with durable(PROGRAM, tmp_path / "state", first_facts(), **settings) as db:
         for _ in range(EPOCHS):
             commit(db, SEED)
     return tmp_path / "state"
@@ -80,9 +79,7 @@ def test_a_copy_and_back(kind: str, state: Path, tmp_path: Path) -> None:
 def test_a_copy_of_a_database_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer goes on, replaces the manifest and removes files between any two steps."""
     settings = {"snapshot_bytes": 10**9, "segment_bytes": 700}
-    with tidelog.Database(
-        PROGRAM, path=tmp_path / "state", facts=first_facts(), retain_epochs=1, _settings=settings
-    ) as db:
+    with durable(PROGRAM, tmp_path / "state", first_facts(), retain_epochs=1, **settings) as db:
         for _ in range(4):
             commit(db, SEED)
         opened, committed = state_copy._opened, state_copy._committed
@@ -145,7 +142,7 @@ def test_a_database_in_use_lies_on_a_local_disk(path: str | Path, tmp_path: Path
         lambda: tidelog.open_reader(path),
         lambda: verify(path),
     ):
-        with pytest.raises(tidelog.UsageError, match=r"lies on a local disk\n  help: .* copy"):
+        with pytest.raises(tidelog.UsageError, match=r"must be on a local disk\n  help: .* copy"):
             use()
     assert not Path("s3:").exists()
 
@@ -160,7 +157,9 @@ def test_the_address_of_a_local_folder(tmp_path: Path) -> None:
 
 
 def test_a_place_that_nobody_knows(state: Path) -> None:
-    with pytest.raises(tidelog.UsageError, match=r"is no place that Arrow can reach: .*\n  help"):
+    with pytest.raises(
+        tidelog.UsageError, match=r"is not an address that Arrow supports: .*\n  help"
+    ):
         export_state(state, "nowhere://a/b")
 
 

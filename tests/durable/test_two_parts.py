@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,20 @@ import pytest
 from typer.testing import CliRunner
 
 import tidelog
+from tests.databases import durable
 from tests.durable.parts import last_epoch, records
 from tests.faults.faulty import CountingFiles, FailingFiles
 from tidelog.cli.main import app
+from tidelog.database.database import kernel_of
 from tidelog.durable import manifest as manifests
 from tidelog.durable.files import Files
 from tidelog.durable.framing import GIVEN, VIEW, WHOLE
 from tidelog.durable.log import Log
 from tidelog.durable.log_reading import HEADER, header, read_published
-from tidelog.engine import saving
 from tidelog.engine.kernel import KernelEngine
-from tidelog.engine.state_copy import copy_state
-from tidelog.engine.state_tools import compact, export_state, import_state, info, verify
-from tidelog.values.types import Row
+from tidelog.persist.replay import read_log
+from tidelog.persist.state_copy import copy_state
+from tidelog.persist.state_tools import compact, export_state, import_state, info, verify
 
 PAIRS = """
 .decl p(x: symbol, n: number)
@@ -68,14 +69,15 @@ def test_the_sync_goes_on_while_views_are_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = CountingFiles(tmp_path)
-    run = KernelEngine._run_layers
+    with durable(PAIRS, files) as db:
+        (strategy,) = kernel_of(db).strategies
+        run = strategy.update
 
-    def layers(engine: KernelEngine, *, first: bool = False) -> object:
-        files.log.append("views")
-        return run(engine, first=first)
+        def update() -> object:
+            files.log.append("views")
+            return run()
 
-    with tidelog.Database(PAIRS, _files=files) as db:
-        monkeypatch.setattr(KernelEngine, "_run_layers", layers)
+        monkeypatch.setattr(strategy, "update", update)
         insert(db, ("b", 2))
         files.log.clear()
         insert(db, ("c", 4))
@@ -111,7 +113,7 @@ def test_a_real_sync(tmp_path: Path) -> None:
 def test_a_large_view_part_is_synced_by_its_own_commit(tmp_path: Path) -> None:
     files = CountingFiles(tmp_path)
     program = ".decl p(x: number) .decl q(x: number) q(x) :- p(x)."
-    with tidelog.Database(program, _files=files) as db:
+    with durable(program, files) as db:
         files.log.clear()
         with db.transaction() as tx:
             tx.insert("p", [(x * x,) for x in range(20_000)])
@@ -138,7 +140,7 @@ def test_a_lost_view_part_is_computed_again(kept: float, tmp_path: Path) -> None
         found = verify(left, deep=deep)
         assert (found.epoch, found.unfinished, found.problems) == (1, 1, ())
     said = CliRunner().invoke(app, ["state", "verify", str(left)]).stdout
-    assert "epoch 2 is not complete; it is when the database is opened" in said
+    assert "epoch 2 is incomplete; opening the database completes it" in said
     for _ in range(2):
         with tidelog.Database(PAIRS, path=left) as db:
             assert db.epoch == 2
@@ -149,7 +151,7 @@ def test_a_lost_view_part_is_computed_again(kept: float, tmp_path: Path) -> None
             assert epoch == 2
             assert set(change.inserted) == pairs(*ROWS) - pairs(*ROWS[:2])
             assert set(db.at(1).view("pair")) == pairs(*ROWS[:2])
-            db._engine._check()  # type: ignore[attr-defined]
+            kernel_of(db).check()
     assert kinds(left) == [GIVEN, VIEW] * 2
     assert verify(left, deep=True).unfinished == 0
     reader.refresh()
@@ -227,7 +229,7 @@ def test_an_opening_that_fails_loses_nothing(call: int, tmp_path: Path) -> None:
     last.keep(last.view.start)
     files = FailingFiles(left, call + 2, "torn")  # behind the folder and its sync
     with suppress(tidelog.StateError):
-        tidelog.Database(PAIRS, _files=files).close()
+        durable(PAIRS, files).close()
     assert files.failed
     with tidelog.Database(PAIRS, path=left) as db:
         assert db.epoch == 2
@@ -243,7 +245,7 @@ def test_a_found_epoch_that_cannot_be_finished_stays(call: int, tmp_path: Path) 
     (left / "COMMITTED").unlink()
     files = FailingFiles(left, 10**9, "EIO")
     manifest = manifests.read(files)
-    found = saving.read_log(files, manifest)
+    found = read_log(files, manifest)
     log = Log.resume(files, manifest.identity, manifest.segments[-1], found.last)
     files._fails = files.calls + call
     with pytest.raises(tidelog.StateError):
@@ -303,16 +305,14 @@ def found_with(folder: Path, *rows: tuple[str, int]) -> Path:
     left = folder / "stopped"
     db = tidelog.Database(PAIRS, path=folder / "live", facts={"p": [("a", 1)]})
     insert(db, ("b", 2))
-    engine = db._engine
-    assert isinstance(engine, KernelEngine)
-    begin = engine.journal_given
-    assert begin is not None
+    journal = kernel_of(db).observer
+    begin = journal.given
 
-    def then_copy(stated: Mapping[str, set[Row]]) -> None:
-        begin(stated)
+    def then_copy() -> None:
+        begin()
         shutil.copytree(folder / "live", left)
 
-    engine.journal_given = then_copy
+    journal.given = then_copy  # type: ignore[method-assign]
     with suppress(tidelog.EvaluationError):
         insert(db, *rows)
     db.close()
@@ -362,11 +362,11 @@ def test_an_epoch_that_committed_is_never_cut_off(
     replays = []
     run = KernelEngine.replay
 
-    def replay(engine: KernelEngine, encoded: Any, given_facts: dict[str, set[Row]]) -> None:
+    def replay(engine: KernelEngine, encoded: Any, *more: Any) -> None:
         replays.append(encoded)
         if len(replays) == 2:
             raise tidelog.DataError("not now")
-        run(engine, encoded, given_facts)
+        run(engine, encoded, *more)
 
     with monkeypatch.context() as patched:
         patched.setattr(KernelEngine, "replay", replay)
@@ -379,7 +379,7 @@ def test_an_epoch_that_committed_is_never_cut_off(
 def test_a_domain_that_is_too_small_writes_the_given_part_once(tmp_path: Path) -> None:
     program = ".decl p(x: number) .decl q(x: number) q(x * x) :- p(x)."
     files = CountingFiles(tmp_path)
-    with tidelog.Database(program, _files=files, facts={"p": [(1,)]}) as db:
+    with durable(program, files, facts={"p": [(1,)]}) as db:
         files.log.clear()
         with db.transaction() as tx:
             tx.insert("p", [(3_000_000,)])
@@ -417,13 +417,13 @@ def test_whatever_ends_an_epoch(
 def test_a_failed_epoch_that_cannot_be_taken_back(call: int, tmp_path: Path) -> None:
     """Truncate, or the sync behind it: the log takes no more, and is right when it is opened."""
     files = FailingFiles(tmp_path, 10**9, "EIO")
-    db = tidelog.Database(PAIRS, _files=files, facts={"p": [("a", 1)]})
+    db = durable(PAIRS, files, facts={"p": [("a", 1)]})
     insert(db, ("b", 2))
     files._fails = files.calls + 3 + (1 if call == 1 else 3)  # write, begin, end; truncate, write
     with pytest.raises(tidelog.EvaluationError):
         insert(db, ("zero", 0))
     assert files.failed.split()[0] == ("truncate" if call == 1 else "sync")
-    with pytest.raises(tidelog.StateError, match="nothing can be written any more"):
+    with pytest.raises(tidelog.StateError, match="accepts no more writes"):
         insert(db, ("c", 4))
     db.close()
     with tidelog.Database(PAIRS, path=tmp_path) as again:
@@ -434,7 +434,7 @@ def test_a_failed_epoch_that_cannot_be_taken_back(call: int, tmp_path: Path) -> 
 def test_a_sync_that_fails_takes_no_view_part_with_it(tmp_path: Path) -> None:
     """It was to bring that of the epoch before to the disk as well: it is written again."""
     files = FailingFiles(tmp_path, 10**9, "EIO")
-    with tidelog.Database(PAIRS, _files=files, facts={"p": [("a", 1)]}) as db:
+    with durable(PAIRS, files, facts={"p": [("a", 1)]}) as db:
         insert(db, ("b", 2))
         before = last_epoch(tmp_path)
         files.log.clear()
@@ -460,7 +460,8 @@ def test_a_state_of_format_1(tmp_path: Path) -> None:
     with tidelog.Database(PAIRS, path=tmp_path, durability="group", facts=facts) as db:
         insert(db, ROWS[1])
     manifest = tmp_path / "MANIFEST"
-    manifest.write_bytes(manifest.read_bytes().replace(b"state 2", b"state 1", 1))
+    current = f"state {manifests.FORMAT}".encode()
+    manifest.write_bytes(manifest.read_bytes().replace(current, b"state 1", 1))
     log, identity = records(tmp_path)[0], manifests.read(Files(tmp_path)).identity
     log.write_bytes(header(1, identity, 1) + log.read_bytes()[HEADER:])
     assert (tmp_path / "MANIFEST").read_bytes().startswith(b"tidelog state 1 ")
@@ -469,7 +470,7 @@ def test_a_state_of_format_1(tmp_path: Path) -> None:
     assert set(reader.view("pair")) == pairs(*ROWS[:2])
     assert info(tmp_path).manifest.format == 1
     with tidelog.Database(PAIRS, path=tmp_path) as db:
-        assert (tmp_path / "MANIFEST").read_bytes().startswith(b"tidelog state 2 ")
+        assert (tmp_path / "MANIFEST").read_bytes().startswith(b"tidelog " + current)
         insert(db, ROWS[2])
     assert kinds(tmp_path) == [WHOLE, GIVEN, VIEW]
     assert reader.refresh() == 2

@@ -3,7 +3,7 @@
 import pytest
 
 import tidelog
-from tidelog.engine.kernel import KernelEngine
+from tidelog.database.database import kernel_of
 from tidelog.maintain import elastic
 
 
@@ -19,7 +19,6 @@ def always_bootstrap(db: tidelog.Database, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _set_budget(db: tidelog.Database, budget: float | None) -> None:
-    assert isinstance(db._engine, KernelEngine)
-    for _, strategy in db._engine._strategies:
+    for _, strategy in kernel_of(db).layers:
         if isinstance(strategy, elastic.Elastic):
             strategy.budget = budget

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 import tidelog
-from tidelog.engine.kernel import KernelEngine
+from tests.seeds import seeded
+from tidelog.database.database import kernel_of
+from tidelog.engine.protocol import NoObserver
 from tidelog.io.columns import CheckedTable, is_columnar
 from tidelog.io.tabular import CheckedRows, to_arrow
 
@@ -32,12 +33,6 @@ reach(n, k) :- reach(n, j), linked(j, k).
 sums(s, t, x, c) :- row(_, _, _, s, _, _, _, _), t = sum m : { row(_, _, _, s, _, _, _, m) },
     x = max f : { row(_, _, f, s, _, _, _, _) }, c = count : { row(_, _, _, s, _, _, _, _) }.
 """
-
-
-def seed() -> int:
-    number = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"TIDELOG_SEED={number}")
-    return number
 
 
 def some_row(rng: Random, wide: bool) -> tuple[Any, ...]:
@@ -70,7 +65,7 @@ def columns(program: tidelog.Program, name: str, rows: Iterable[Any]) -> Checked
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_histories_in_columns(tmp_path: Path, durable: bool) -> None:
-    rng = Random(seed())
+    rng = seeded("histories in columns")
     program = tidelog.Program.parse(PROGRAM)
     first = {name: [make(rng, False) for _ in range(5)] for name, make in MAKERS.items()}
     facts = {name: columns(program, name, rows) for name, rows in first.items()}
@@ -104,11 +99,10 @@ def test_histories_in_columns(tmp_path: Path, durable: bool) -> None:
             theirs.given_inserted, theirs.given_deleted,
         )  # fmt: skip
         fresh = tidelog.Database(program, facts=given)
-        assert isinstance(ours._engine, KernelEngine)
-        assert isinstance(fresh._engine, KernelEngine)
+        kernel, anew = kernel_of(ours), kernel_of(fresh)
         for name in program.relations:
-            assert ours._engine.state(name) == fresh._engine.state(name), name
-        ours._engine._check()
+            assert kernel.levels_and_counts(name) == anew.levels_and_counts(name), name
+        kernel.check()
     if durable:
         ours.close()
         with tidelog.Database(program, path=path) as again:
@@ -118,23 +112,23 @@ def test_histories_in_columns(tmp_path: Path, durable: bool) -> None:
 
 def test_an_epoch_in_columns_that_fails_leaves_no_trace() -> None:
     program = tidelog.Program.parse(PROGRAM)
-    rng = Random(7)
+    rng = seeded("an epoch in columns that fails leaves no trace")
     rows = [some_row(rng, False) for _ in range(9)]
     database = tidelog.Database(program, facts={"row": columns(program, "row", rows[:5])})
-    engine = database._engine
-    assert isinstance(engine, KernelEngine)
-    before = {name: engine.state(name) for name in program.relations}
+    engine = kernel_of(database)
+    before = {name: engine.levels_and_counts(name) for name in program.relations}
 
-    def fail(stated: object) -> None:
-        raise OSError("the disk is full")
+    class Failing(NoObserver):
+        def computed(self) -> None:
+            raise OSError("the disk is full")
 
-    engine.journal = fail
+    engine.observer = Failing()
     wide = (10**15, *rows[7][1:])  # widens a domain before it fails
     with pytest.raises(OSError, match="the disk is full"), database.transaction() as tx:
         tx.insert("row", columns(program, "row", [*rows[5:], wide]))
         tx.delete("row", columns(program, "row", rows[:2]))
-    assert {name: engine.state(name) for name in program.relations} == before
-    engine._check()
+    assert {name: engine.levels_and_counts(name) for name in program.relations} == before
+    engine.check()
 
 
 def test_one_nan_comes_out_of_columns() -> None:
@@ -149,7 +143,7 @@ def test_one_nan_comes_out_of_columns() -> None:
 
 
 def test_changes_from_the_log_are_those_of_the_transaction(tmp_path: Path) -> None:
-    rng = Random(seed())
+    rng = seeded("changes from the log are those of the transaction")
     program = tidelog.Program.parse(PROGRAM)
     database = tidelog.Database(program, path=tmp_path / "state")
     told: dict[str, list[tuple[int, list[Any], list[Any]]]] = {n: [] for n in program.relations}

@@ -7,12 +7,13 @@ import pytest
 
 import tidelog
 from tests.engine.budget import always_update
-from tests.generators.programs import RandomCase, check_cases, seed_blocks
+from tests.generators.programs import RandomCase, check_cases
+from tests.seeds import seed_blocks
 from tidelog.cli.main import main
-from tidelog.engine.explain import explain
-from tidelog.engine.explain_kernel import details_without_data
-from tidelog.engine.plan_words import RuleWords
-from tidelog.kernel.program import BATCH
+from tidelog.database.explain import explain
+from tidelog.database.explain_kernel import details_without_data
+from tidelog.database.plan_words import RuleWords
+from tidelog.join.compiler import BATCH
 from tidelog.plan.lower import lower
 from tidelog.plan.steps import Leap, Plan, Scan, Seek
 
@@ -53,7 +54,7 @@ def test_the_command(
         "given:",
         "  edge(x: number, y: number)",
         "stratum 1: reach (recursive, to a fixpoint)",
-        "  kept by elastic: it depends on itself",
+        "  maintained by elastic: it depends on itself",
         "  reach(x: number, y: number)",
         "    reach(x, y) :- edge(x, y).",
         "    reach(x, z) :- reach(x, y), edge(y, z).",
@@ -154,9 +155,9 @@ def test_why_a_strategy_was_chosen() -> None:
         .view once(strategy="theta-tree")
         .view a(strategy="elastic")
     """)
-    assert "  kept by elastic: they depend on each other" in lines
-    assert "  kept by counting: it does not depend on itself" in lines
-    assert any(line.startswith("  kept by recompute: ") for line in lines)
+    assert "  maintained by elastic: they depend on each other" in lines
+    assert "  maintained by counting: it does not depend on itself" in lines
+    assert any(line.startswith("  maintained by recompute: ") for line in lines)
     assert "note: `.view once` asks for strategy theta-tree; the planner chose counting" in lines
     assert "note: `.view a` asks for strategy elastic; so does the planner" in lines
 
@@ -183,7 +184,7 @@ def test_a_database_explains_itself_with_its_data() -> None:
 def test_the_reference_engine_explains_the_strata() -> None:
     db = tidelog.Database(REACH, engine="reference")
     assert db.explain("reach", plans=True).split("\n") == [
-        "engine: reference (every epoch evaluates the program anew)",
+        "engine: reference (every epoch re-evaluates the program)",
         "given:",
         "  edge(x: number, y: number)",
         "stratum 1: reach (recursive, to a fixpoint)",
@@ -193,7 +194,7 @@ def test_the_reference_engine_explains_the_strata() -> None:
     ]
 
 
-@pytest.mark.parametrize("seeds", seed_blocks(20, 10), ids=str)
+@pytest.mark.parametrize("seeds", seed_blocks(20, 10))
 def test_random_programs_are_explained(seeds: range) -> None:
     def check(case: RandomCase) -> None:
         lines = without_data(case.program, plans=True)

@@ -10,10 +10,10 @@ from numba.core.event import trigger_event
 
 import tidelog
 from tests.engine.budget import always_bootstrap, always_update
-from tidelog.kernel import warm
-from tidelog.maintain import progress
+from tidelog.database.database import kernel_of
 from tidelog.maintain.elastic import Elastic
-from tidelog.maintain.limits import Limits, resident_memory, size_in_bytes
+from tidelog.runtime import compile_clock, progress
+from tidelog.runtime.limits import Limits, resident_memory, size_in_bytes
 
 RUNAWAY = """
 .decl start(x: number)
@@ -38,7 +38,7 @@ def compiled() -> None:
     """Have the kernels ready: compiling them takes longer than the time limits here."""
     for budget in (None, 0.0):
         db = tidelog.Database(RUNAWAY, level_limit=20)
-        for strategy in db._engine.strategies:  # type: ignore[attr-defined]
+        for strategy in kernel_of(db).strategies:
             if isinstance(strategy, Elastic):
                 strategy.budget = budget
         with pytest.raises(tidelog.LimitError), db.transaction() as tx:
@@ -67,7 +67,7 @@ def test_a_runaway_recursion(
         assert db.epoch == 0
         assert list(db.view("n")) == []
         assert list(db.view("start")) == []
-    db._engine._check()  # type: ignore[attr-defined]
+    kernel_of(db).check()
 
 
 def test_the_first_evaluation_is_limited_too() -> None:
@@ -139,7 +139,7 @@ p(y) :- p(x), n = count : { e(z), z > -1 - x }, y = x + n.
 )
 def test_a_stratum_that_is_evaluated_anew(limit: dict[str, float], said: str) -> None:
     db = tidelog.Database(RECOMPUTED, **limit)  # type: ignore[arg-type]
-    assert "kept by recompute" in db.explain("p")
+    assert "maintained by recompute" in db.explain("p")
     for _ in range(2):
         with pytest.raises(tidelog.LimitError, match=said), db.transaction() as tx:
             tx.insert("e", [(0,)])
@@ -159,7 +159,7 @@ def test_a_large_join_that_finds_nothing_is_limited_when_it_is_evaluated_anew() 
 def test_compiling_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock stands still while Numba is at work; what it tells is a nested pair of events."""
     now = 100.0
-    for module in (progress, warm):
+    for module in (progress, compile_clock):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now))
     meter = progress.Meter(limits=Limits(seconds=5.0))
     meter.start()

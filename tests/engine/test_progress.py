@@ -9,8 +9,8 @@ from rich.console import Console
 
 import tidelog
 from tidelog.cli.progress import ProgressLine, describe, shown_progress
-from tidelog.maintain import progress as module
-from tidelog.maintain.progress import Meter, Progress, resident_memory
+from tidelog.runtime import progress as module
+from tidelog.runtime.progress import Meter, Progress, resident_memory
 
 REACH = """
     .decl edge(x: number, y: number)

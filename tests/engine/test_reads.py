@@ -4,7 +4,6 @@ The model is a sorted list of rows.
 """
 
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 
 import tidelog
-from tests.generators.programs import BASE_SEED
-from tidelog.engine.kernel import KernelEngine
+from tests.seeds import seeded
+from tidelog.database.database import kernel_of
 from tidelog.store.codec import Codec
 from tidelog.values.order import sort_key
 from tidelog.values.scalars import canonical_float
@@ -83,15 +82,10 @@ def random_row(random: Random, types: list[str]) -> Row:
     return tuple(random.choice(VALUES[type_]) for type_ in types)
 
 
-def seeds(count: int) -> Iterator[Random]:
-    for seed in range(BASE_SEED, BASE_SEED + count):
-        print("seed", seed)
-        yield Random(seed)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_random_reads(engine: str) -> None:
-    for random in seeds(30):
+    for number in range(30):
+        random = seeded("reads", number)
         types = random.choices(list(VALUES), k=random.randint(1, 4))
         rows = [random_row(random, types) for _ in range(random.randint(0, 25))]
         db, held = database(types, rows, engine)
@@ -112,8 +106,8 @@ def test_random_reads(engine: str) -> None:
             columns = random.sample(range(len(types)), random.randint(0, len(types)))
             found = view.where(**{f"c{c}": row[c] for c in columns})
             assert found == model.where({c: row[c] for c in columns})
-        if isinstance(db._engine, KernelEngine):
-            db._engine._check()
+        if engine == "kernel":
+            kernel_of(db).check()
 
 
 def arrow(types: list[str], rows: list[Row]) -> Any:
@@ -168,8 +162,7 @@ def test_lookups_add_nothing_to_the_dictionaries() -> None:
     types = ["symbol", "Pair", "set(symbol)"]
     row = ("a", (1, "b"), frozenset("c"))
     db = tidelog.Database(declaration(types), facts={"r": [row]}, engine="kernel")
-    assert isinstance(db._engine, KernelEngine)
-    codec = db._engine._catalog.codec
+    codec = kernel_of(db).catalog.codec
     before = sizes(codec)
     view = db.view("r")
     for other in [("new", *row[1:]), (row[0], (1, "new"), row[2]), (*row[:2], frozenset(["new"]))]:
@@ -182,8 +175,7 @@ def test_lookups_add_nothing_to_the_dictionaries() -> None:
 
 
 def sizes(codec: Codec) -> list[int]:
-    tables = [codec.symbols, *codec._record_tables.values(), *codec._set_tables.values()]
-    return [len(table) for table in tables]
+    return [len(dictionary) for _, dictionary in codec.dictionaries()]
 
 
 def test_lookups_decode_only_what_they_return(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,8 +207,7 @@ def test_where_uses_the_orders_that_exist() -> None:
         facts={"e": [(1, 2), (2, 3), (3, 4)]},
         engine="kernel",
     )
-    assert isinstance(db._engine, KernelEngine)
-    stored = db._engine._catalog.relations["e"]
+    stored = kernel_of(db).catalog.relations["e"]
     assert db.view("e").where(y=3) == [(2, 3)]
     assert list(stored.indexes) == [(0, 1), (1, 0)]
     db.view("e").where(x=1)

@@ -89,7 +89,7 @@ def test_a_bootstrap_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     reach = db.last_epoch.layer("reach")
     assert reach is not None
     assert reach.choice == "bootstrap"
-    assert reach.why.startswith("the update went over its budget of ")
+    assert reach.why.startswith("the update exceeded its budget of ")
     assert (reach.inserted, reach.deleted) == (0, 9)
 
 

@@ -6,21 +6,21 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
-from random import Random
 
 import tidelog
+from tests.databases import durable
 from tests.faults.workload import PROGRAM, commit, compare, expected, facts_at, first_facts
+from tests.seeds import SEED, seeded
 from tidelog.durable import snapshot
 
 FLIPS = int(os.environ.get("TIDELOG_FLIPS", "120"))
-SEED = int(os.environ.get("TIDELOG_SEED", "20240229"))
 EPOCHS = 12
 
 
 def state(folder: Path) -> None:
     """Make a state with everything in it: a snapshot, files of the log, epochs to replay."""
     settings = {"snapshot_bytes": 10**9, "segment_bytes": 900}
-    with tidelog.Database(PROGRAM, path=folder, facts=first_facts(), _settings=settings) as db:
+    with durable(PROGRAM, folder, first_facts(), **settings) as db:
         for _ in range(EPOCHS - 4):
             commit(db, SEED)
         db.snapshot()
@@ -37,13 +37,13 @@ def flip(path: Path, bit: int) -> None:
 
 
 def test_single_bits(tmp_path: Path, monkeypatch: object) -> None:
-    large, snapshot.LARGE = snapshot.LARGE, 64
+    large, snapshot.LARGE = snapshot.LARGE, 16
     try:
         state(tmp_path / "state")
     finally:
         snapshot.LARGE = large
     contents = expected(facts_at(SEED, EPOCHS))
-    rng = Random(int.from_bytes(os.urandom(4), "big"))
+    rng = seeded("flips")
     files = sorted((tmp_path / "state").iterdir())
     sizes = [path.stat().st_size for path in files]
     seen: Counter[str] = Counter()

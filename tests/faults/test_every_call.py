@@ -6,25 +6,26 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 
 import pytest
 
 import tidelog
+from tests.databases import durable
 from tests.faults.faulty import FAULTS, CountingFiles, FailingFiles, Stopped, StoppingFiles
 from tests.faults.workload import PROGRAM, commit, compare, expected, facts_at, first_facts, refuse
+from tests.seeds import SEED, seeded
+from tidelog.database.database import kernel_of
 from tidelog.durable.files import Files
 
-SEED = int(os.environ.get("TIDELOG_SEED", "20240229"))
-SETTINGS = {"snapshot_bytes": 900, "step_bytes": 400, "segment_bytes": 1500}
+SETTINGS = {"snapshot_bytes": 900, "step_bytes": 800, "segment_bytes": 1500}
 EPOCHS = 6
-EVERY = int(os.environ.get("TIDELOG_FAULTS_EVERY", "16"))
+EVERY = int(os.environ.get("TIDELOG_FAULTS_EVERY", "24"))
 """Every n-th position is tried; `make test-faults` tries all."""
 
 
 def opened(files: Files, **more: object) -> tidelog.Database:
-    return tidelog.Database(
-        PROGRAM, _files=files, _settings=SETTINGS, retain_epochs=3, **more  # type: ignore[arg-type]
+    return durable(
+        PROGRAM, files, retain_epochs=3, **SETTINGS, **more  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -86,7 +87,7 @@ def test_a_call_that_fails(fault: str, tmp_path: Path) -> None:
         with opened(Files(folder)) as db:
             assert db.epoch == committed[-1], f"{files.failed}: an epoch is lost"
             compare(db, expected(facts_at(SEED, db.epoch)), files.failed)
-            db._engine._check()  # type: ignore[attr-defined]
+            kernel_of(db).check()
         shutil.rmtree(folder)
     assert len(failed) >= 200 // EVERY
 
@@ -110,7 +111,7 @@ def test_a_machine_that_stops(power: str, tmp_path: Path) -> None:
         where = f"call {position}, {files.log[position - 1]}"
         left = tmp_path / f"{position}-left"
         if power != "on":
-            files.left(left, Random(position) if power == "torn" else None)
+            files.left(left, seeded("torn", position) if power == "torn" else None)
         elif folder.exists():
             shutil.copytree(folder, left)
         last = committed[-1] if committed else 0
@@ -121,7 +122,7 @@ def test_a_machine_that_stops(power: str, tmp_path: Path) -> None:
             assert last <= db.epoch <= last + 1, f"{where}: epoch {db.epoch} after {last}"
             found += db.epoch
             compare(db, expected(facts_at(SEED, db.epoch)), where)
-            db._engine._check()  # type: ignore[attr-defined]
+            kernel_of(db).check()
             commit(db, SEED)
             compare(db, expected(facts_at(SEED, db.epoch)), f"{where}, one epoch later")
         shutil.rmtree(left)

@@ -5,15 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.seeds import SEED
+
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("TIDELOG_KILLS", "25"))
 
 
 def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
-    seed = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"TIDELOG_SEED={seed}")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.killing", str(tmp_path), str(seed), str(KILLS)],
+        [sys.executable, "-m", "tests.faults.killing", str(tmp_path), str(SEED), str(KILLS)],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=3600,
     )  # fmt: skip
     print(done.stdout, done.stderr)

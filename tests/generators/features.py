@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.generators.programs import RandomCase, Row
 from tidelog.logic import program as p
+from tidelog.plan.lower import lower
 from tidelog.values.types import Kind, Type
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "mod", "pow", "neg"})
@@ -35,8 +36,17 @@ def features(case: RandomCase, program: p.Program) -> frozenset[str]:
             found.add("nullary relation")
         if relation.arity >= 8:
             found.add("wide rows")
-    if program.facts:
+    for fact in program.facts:
         found.add("facts of the program")
+        if fact.relation in recursive:
+            found.add("fact of a recursive relation")
+        for adds, removes in (epoch.get(fact.relation, ((), ())) for epoch in case.epochs):
+            if fact.row in adds and fact.row not in removes:
+                found.add("fact that an epoch inserts")
+            if fact.row in removes and fact.row not in adds:
+                found.add("fact that an epoch deletes")
+    if any(layer.recompute is not None for layer in lower(program).layers):
+        found.add("aggregate grouped by what its recursion binds")
     found.update(_of_values(_values(case)))
     found.update(_of_epochs(case))
     return frozenset(found)

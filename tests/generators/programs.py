@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,15 +26,13 @@ from pprint import pformat
 from random import Random
 from typing import Any, TypeAlias
 
+from tests.seeds import again
 from tidelog.values.scalars import canonical_float
 
 Row: TypeAlias = tuple[Any, ...]
 Facts: TypeAlias = dict[str, set[Row]]
 Epoch: TypeAlias = dict[str, tuple[list[Row], list[Row]]]
 """Relation -> (inserts, deletes); both may repeat rows, name absent ones, and share rows."""
-
-BASE_SEED = int(os.environ.get("TIDELOG_SEED", "20240229"))
-"""The first seed of every random test; the environment variable TIDELOG_SEED changes it."""
 
 
 @dataclass(frozen=True)
@@ -345,6 +342,7 @@ class _Generator:
                         rules.append(self._variant(rules[-1]))
         rules += self._cycles()
         facts: dict[str, frozenset[Row]] = {}
+        program_facts: dict[str, list[Row]] = {}
         for declaration in self._declarations:
             given = self._levels[declaration.name] == 0 or self._chance(
                 self._shape.given_and_derived
@@ -353,16 +351,14 @@ class _Generator:
             rows = frozenset(self._row(declaration) for _ in range(count))
             if declaration.functional:
                 rows = frozenset({row[:-1]: row for row in sorted(rows, key=repr)}.values())
-            stated = set()
+            fixed = program_facts[declaration.name] = []
             writable = all(map(self._is_writable, declaration.types))
-            if self._chance(self._shape.program_facts) and not declaration.functional and writable:
-                stated = {self._row(declaration) for _ in range(self._random.randint(1, 2))}
-                stated |= set(self._random.sample(sorted(rows, key=repr), min(1, len(rows))))
-            rules += [
-                RuleText((text,))
-                for row in sorted(stated, key=repr)
-                if (text := self._fact(declaration, row)) is not None
-            ]
+            if self._chance(self._shape.program_facts) and writable:
+                chosen = set(self._random.sample(sorted(rows, key=repr), min(1, len(rows))))
+                if not declaration.functional:  # which has given rows as facts, or it would fail
+                    chosen |= {self._row(declaration) for _ in range(self._random.randint(1, 2))}
+                fixed += [r for r in sorted(chosen, key=repr) if self._fact(declaration, r)]
+            rules += [RuleText((str(self._fact(declaration, row)),)) for row in fixed]
             facts[declaration.name] = rows
         if self._chance(0.5):
             self._random.shuffle(rules)
@@ -371,7 +367,7 @@ class _Generator:
             tuple(self._declarations),
             tuple(rules),
             facts,
-            tuple(self._epochs(facts)),
+            tuple(self._epochs(facts, program_facts)),
             RECORD_TYPES if self._typed else (),
             self._shape,
         )
@@ -887,7 +883,9 @@ class _Generator:
 
     # --- epochs ---
 
-    def _epochs(self, facts: Mapping[str, frozenset[Row]]) -> Iterator[Epoch]:
+    def _epochs(
+        self, facts: Mapping[str, frozenset[Row]], program_facts: Mapping[str, list[Row]]
+    ) -> Iterator[Epoch]:
         previous: Epoch = {}
         shape = self._shape
         current = {name: set(rows) for name, rows in facts.items()}
@@ -926,6 +924,9 @@ class _Generator:
                     inserts.append(self._random.choice(present))  # present already
                 if self._chance(0.15):
                     deletes.append(self._row(declaration))  # perhaps absent, perhaps only derived
+                fixed = program_facts[declaration.name]
+                if fixed and self._chance(0.5):  # given from now on, or no more, or neither
+                    self._random.choice((inserts, deletes)).append(self._random.choice(fixed))
                 if inserts and self._chance(0.15):
                     inserts.append(self._random.choice(inserts))  # twice
                 if inserts and self._chance(0.12):
@@ -1066,14 +1067,5 @@ def check_cases(
             small = shrink(case, lambda candidate: complaint(candidate) is not None, attempts=600)
             raise AssertionError(
                 f"seed {seed}: {complaint(small)}\n\n{small.describe()}"
-                f"\n# run again: TIDELOG_SEED={BASE_SEED}; the seed of the case is {seed}"
+                f"\n# run again: {again()}; the seed of the case is {seed}"
             )
-
-
-def seed_blocks(cases: int, block: int, offset: int = 0) -> list[range]:
-    """Return the seeds of `cases` cases in blocks, one for each parametrized test."""
-    first = BASE_SEED + offset
-    return [
-        range(start, min(start + block, first + cases))
-        for start in range(first, first + cases, block)
-    ]

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidelog.lang import syntax as s
-from tidelog.source import Source, Span
+from tidelog.source import SourceText, Span
 
-SPAN = Span(Source("<generated>", ""), 1, 1, 1, 1)
+SPAN = Span(SourceText("<generated>", ""), 1, 1, 1, 1)
 
 # Operators and literals of the language. Names of functors, aggregates and qualifiers are no
 # reserved words; they are tried one by one in test_round_trip.py.

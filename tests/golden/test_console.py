@@ -83,7 +83,7 @@ def test_an_interrupt_leaves_nothing_behind(
 
     (tmp_path / "p.dl").write_text(".decl p(x: number) p(1). .output p")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tidelog.cli.run.Database", interrupted)
+    monkeypatch.setattr("tidelog.cli.run.open_database", interrupted)
     monkeypatch.setattr("sys.argv", ["tidelog", "run", "p.dl", "-D", "out"])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -8,7 +8,7 @@ from tests.typed_values import relation
 from tidelog.errors import ProgramError
 from tidelog.io.parameters import check_parameters
 from tidelog.logic.program import Directive, DirectiveKind, Program
-from tidelog.source import Source, Span
+from tidelog.source import SourceText, Span
 from tidelog.values.types import NUMBER
 
 EDGE = relation(NUMBER, name="edge")
@@ -45,7 +45,7 @@ def test_each_kind_of_directive_is_checked(
 
 
 def test_the_message_begins_with_the_place_of_the_directive() -> None:
-    source = Source("p.dl", ".input edge(IO=sqlite)")
+    source = SourceText("p.dl", ".input edge(IO=sqlite)")
     span = Span(source, 1, 1, 1, 23)
     with pytest.raises(ProgramError) as caught:
         check_parameters(program(Directive(DirectiveKind.INPUT, "edge", {"IO": "sqlite"}, span)))

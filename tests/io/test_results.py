@@ -123,7 +123,7 @@ def test_a_symbol_that_would_not_read_back_is_an_error(
 
 
 def test_half_a_surrogate_pair_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"`r`: a symbol with '\\ud800' is not text"):
+    with pytest.raises(DataError, match=r"`r`: a symbol with '\\ud800' cannot be encoded"):
         encode(format_rows([("\ud800",)], WORD, {}, {}), "r")
 
 
@@ -172,7 +172,7 @@ def test_a_plan_takes_further_files(tmp_path: Path) -> None:
 def test_two_outputs_to_one_file_are_refused(tmp_path: Path) -> None:
     plan = OutputPlan(tmp_path)
     plan.add(output(), EDGE, [], {})
-    with pytest.raises(UsageError, match="two outputs go to the same file"):
+    with pytest.raises(UsageError, match="two outputs write the same file"):
         plan.add(output(filename="edge.csv"), EDGE, [], {})
 
 

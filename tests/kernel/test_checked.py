@@ -11,7 +11,8 @@ from numba import njit
 from numba.core.errors import TypingError
 from numpy import uint64
 
-from tests.kernel.words import EDGES, LEAST, MOST, random_word, seeded
+from tests.kernel.words import EDGES, LEAST, MOST, random_word
+from tests.seeds import seeded
 from tidelog.kernel import checked
 
 

@@ -7,9 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from tests.kernel.words import seeded
-from tidelog.kernel import table as kernel
-from tidelog.store.run import ALIVE, Run, table_of
+from tests.seeds import seeded
+from tidelog.kernel import descriptors as kernel
+from tidelog.kernel.marks import ALIVE
+from tidelog.store.run import Run, descriptors_of
 
 DEAD = 2**31 - 1
 
@@ -41,7 +42,7 @@ def test_found_where_a_search_through_all_finds_it(sizes: tuple[int, ...], words
             asked.sort()
         rows = np.array(asked, np.int64).T.copy().reshape(words, len(asked))
         found = np.empty((4, len(asked)), np.int64)
-        kernel.find(table_of(runs), words, ALIVE, rows, len(asked), found)
+        kernel.find(descriptors_of(runs), words, ALIVE, rows, len(asked), found)
         assert found.T.tolist() == [list(place) for place in searched(runs, asked)]
 
 

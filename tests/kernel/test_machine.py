@@ -16,15 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tests.kernel.words import EDGES, LEAST, MOST, seeded
+from tests.kernel.helpers import float_from_ordinal, ordinal_from_float, run_code
+from tests.kernel.words import EDGES, LEAST, MOST
+from tests.seeds import seeded
 from tidelog.kernel.machine import (
     CONVERSION,
     DIVISION,
     OVERFLOW,
     Op,
-    float_from_ordinal,
-    ordinal_from_float,
-    run_code,
 )
 from tidelog.reference import functors
 from tidelog.store.codec import Codec, float_ordinal, float_value
@@ -107,7 +106,7 @@ def cases() -> list[Case]:
     return out
 
 
-def failure_code(failure: functors.Failure) -> int:
+def failure_code(failure: functors.FunctorFailure) -> int:
     text = str(failure)
     if text.startswith("division by zero"):
         return DIVISION
@@ -131,7 +130,7 @@ def test_instructions_compute_what_the_reference_does(case: Case) -> None:
         got, failure = execute(case.op, *(e(a) for e, a in zip(encoders, args, strict=True)))
         try:
             expected = functors.apply(case.functor, args, list(case.types), case.result, {})
-        except functors.Failure as reason:
+        except functors.FunctorFailure as reason:
             assert failure == failure_code(reason), (args, reason)
         else:
             assert failure == 0, args

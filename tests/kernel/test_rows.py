@@ -8,7 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tests.kernel.words import EDGES, Row, as_rows, as_words, random_rows, seeded
+from tests.kernel.words import EDGES, Row, as_rows, as_words, random_rows
+from tests.seeds import seeded
 from tidelog.kernel import rows as kernel
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout

@@ -10,8 +10,9 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-from tests.kernel.words import EDGES, random_rows, seeded
-from tidelog.kernel.memory import bits_of, float_of, load32, load64
+from tests.kernel.words import EDGES, random_rows
+from tests.seeds import seeded
+from tidelog.kernel.pointers import bits_of, float_of, load32, load64
 from tidelog.kernel.search import count_before, gallop
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterable
 
@@ -14,13 +13,6 @@ LEAST = -(2**63)
 EDGES = [LEAST, LEAST + 1, -(2**62), -(2**31), -2, -1, 0, 1, 2, 2**31, 2**62, MOST - 1, MOST]
 
 Row = tuple[int, ...]
-
-
-def seeded(label: str) -> random.Random:
-    """Return a generator whose seed is printed; TIDELOG_SEED sets it."""
-    seed = int(os.environ.get("TIDELOG_SEED", "0")) or sum(label.encode())
-    print(f"TIDELOG_SEED={seed}")
-    return random.Random(seed)
 
 
 def random_word(rng: random.Random) -> int:

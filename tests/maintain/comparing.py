@@ -67,7 +67,7 @@ class Comparison:
                 must_fail(partial(kernel.apply, inserted, deleted))
                 _compare_contents(kernel, contents, f"after the failed {where}")
                 _compare_state(kernel, state, f"after the failed {where}")
-                kernel._check()
+                kernel.check()
                 continue
             effects = kernel.apply(inserted, deleted)
             self._observe(kernel)
@@ -78,7 +78,7 @@ class Comparison:
             assert all(kernel.given_count(n) == len(rows) for n, rows in given.items()), where
             state = fresh.state(given)
             _compare_state(kernel, state, where)
-            kernel._check()
+            kernel.check()
         _compare_levels(kernel, state, levels_and_counts(program, given), "at last")
         _compare_state(KernelEngine(program, given), state, "in an engine of its own")
 
@@ -92,9 +92,9 @@ class Comparison:
         return KernelEngine(program, given), contents
 
     def _observe(self, kernel: KernelEngine) -> None:
-        for _, strategy in kernel._strategies:
+        for _, strategy in kernel.layers:
             self.seen[f"{strategy.name}: {strategy.choice.what}"] += 1
-        runs = max(len(r.primary.runs) for r in kernel._catalog.everything())
+        runs = max(len(r.primary.runs) for r in kernel.catalog.everything())
         self.seen["most runs"] = max(self.seen["most runs"], runs)
 
 
@@ -112,13 +112,13 @@ class Fresh:
 
     def __init__(self, program: Program, given: Given) -> None:
         self._engine = KernelEngine(program, given)
-        for _, strategy in self._engine._strategies:
+        for _, strategy in self._engine.layers:
             strategy.prepare = lambda: None  # type: ignore[method-assign]  # never updated
 
     def state(self, given: Given) -> dict[str, State]:
         """Return the state that a bootstrap on these facts ends with."""
-        self._engine._load(given)
-        return {name: self._engine.state(name) for name in given}
+        self._engine.load(given)
+        return {name: self._engine.levels_and_counts(name) for name in given}
 
 
 def _compare_contents(kernel: KernelEngine, expected: Contents, where: str) -> None:
@@ -128,7 +128,7 @@ def _compare_contents(kernel: KernelEngine, expected: Contents, where: str) -> N
 
 def _compare_state(kernel: KernelEngine, expected: Mapping[str, State], where: str) -> None:
     for name, state in expected.items():
-        assert kernel.state(name) == state, f"levels and counts of {name}, {where}"
+        assert kernel.levels_and_counts(name) == state, f"levels and counts of {name}, {where}"
 
 
 def _compare_levels(
@@ -139,7 +139,7 @@ def _compare_levels(
     What is always evaluated anew has no levels, and relations that lowering has put into a
     recursion (for aggregates) add levels of their own.
     """
-    for layer, strategy in kernel._strategies:
+    for layer, strategy in kernel.layers:
         if strategy.name != "recompute" and expected.keys() >= set(layer.relations):
             for name in layer.relations:
                 assert state[name] == expected[name], f"levels and counts of {name}, {where}"
@@ -172,7 +172,7 @@ def _ignored(given: Given, inserted: Given, deleted: Given) -> dict[str, Ignored
 
 def recursive_strategies(kernel: KernelEngine) -> list[Elastic]:
     """Return what keeps the recursive relations."""
-    return [strategy for _, strategy in kernel._strategies if isinstance(strategy, Elastic)]
+    return [strategy for _, strategy in kernel.layers if isinstance(strategy, Elastic)]
 
 
 def always_update(kernel: KernelEngine) -> None:

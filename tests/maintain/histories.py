@@ -7,17 +7,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.generators.programs import RandomCase
-from tests.kernel.words import seeded
 from tests.maintain.comparing import Comparison
+from tests.samples import sample
+from tests.seeds import seeded
 
 Row = tuple[Any, ...]
 Draw = Callable[[random.Random], Row]
 
 
 def check_history(
-    label: str, program: str, draws: Mapping[str, Draw], *, epochs: int = 60, most: int = 4
+    label: str,
+    program: str,
+    draws: Mapping[str, Draw],
+    *,
+    epochs: int = sample(30, 60),
+    most: int = 4,
+    failing: Mapping[str, Row] | None = None,
 ) -> Comparison:
-    """Compare the kernel with the oracle over random epochs of rows that `draws` gives."""
+    """Compare the kernel with the oracle over random epochs of rows that `draws` gives.
+
+    An epoch in the middle inserts the rows that are `failing`, so that at least one is undone.
+    """
     rng = seeded(label)
     facts = {name: {draw(rng) for _ in range(rng.randint(0, 8))} for name, draw in draws.items()}
     held = {name: set(rows) for name, rows in facts.items()}
@@ -33,6 +43,8 @@ def check_history(
             held[name] = (held[name] | set(adds)) - set(removes)
             epoch[name] = (tuple(adds), tuple(removes))
         history.append(epoch)
+    if failing is not None:
+        history.insert(epochs // 2, {name: ((row,), ()) for name, row in failing.items()})
     frozen = {name: frozenset(rows) for name, rows in facts.items()}
     comparison = Comparison()
     comparison.check(RandomCase(0, (), (program,), frozen, tuple(history)))

@@ -3,11 +3,12 @@
 Naive evaluation: in every round all rules are tried on all rows found before it. A row's level is
 the round that finds it first (0 for given rows), its count the number of solutions that find it in
 that round. A relation without recursion has no levels; its count is the number of all solutions,
-and one more if the row is given.
+and one more if the row is given. A fact of the program is a rule without a body, which has one
+solution.
 
 An atom that an aggregate of the body makes needless is solved once for each group, however many
-rows it has (plan/implied.py). And in a rule with an aggregate, what an atom says and nothing else
-asks for makes no further solutions (plan/outer.py).
+rows it has (plan/redundant.py). And in a rule with an aggregate, what an atom says and nothing else
+asks for makes no further solutions (plan/redundant.py).
 """
 
 from __future__ import annotations
@@ -18,67 +19,74 @@ from dataclasses import replace
 
 from tidelog.logic.program import Atom, Literal, Program, Reduce, Rule, Stratum, Var
 from tidelog.logic.safety import literal_variables, term_variables
-from tidelog.plan.implied import without_implied
-from tidelog.reference.solve import Solver
-from tidelog.reference.tables import Table
+from tidelog.plan.redundant import without_redundant_atoms
+from tidelog.reference.solve import IndexedRows, Solver
 from tidelog.values.types import Row
 
 State = dict[Row, tuple[int, int]]
+Head = tuple[str, Row]
 
 
 def levels_and_counts(program: Program, given: Mapping[str, Iterable[Row]]) -> dict[str, State]:
     """Return level and count of each row of each relation. No rule may fail on the facts."""
-    tables = {name: Table() for name in program.relations}
+    relations = {name: IndexedRows() for name in program.relations}
     states: dict[str, State] = {name: {} for name in program.relations}
-    stated = [(fact.relation, fact.row) for fact in program.facts]
-    for name, row in [*stated, *((name, row) for name, rows in given.items() for row in rows)]:
-        tables[name].add(row)
-        states[name][row] = (0, 1)
-    solver = Solver(tables, program.records)
+    for name, rows in given.items():
+        for row in rows:
+            relations[name].add(row)
+            states[name][row] = (0, 1)
+    facts = sorted({(fact.relation, fact.row) for fact in program.facts}, key=repr)
+    solver = Solver(relations, program.records)
     for stratum in program.strata:
+        own = [head for head in facts if head[0] in stratum.relations]
         if stratum.recursive:
-            _rounds(stratum, solver, tables, states)
-        elif stratum.rules:
-            _once(stratum, solver, tables, states)
+            _rounds(stratum, own, solver, relations, states)
+        else:
+            _once(stratum, own, solver, relations, states)
     return states
 
 
 def _rounds(
-    stratum: Stratum, solver: Solver, tables: dict[str, Table], states: dict[str, State]
+    stratum: Stratum,
+    facts: list[Head],
+    solver: Solver,
+    relations: dict[str, IndexedRows],
+    states: dict[str, State],
 ) -> None:
     level = 0
-    found: Counter[tuple[str, Row]] = Counter()
+    found: Counter[Head] = Counter()
     while level == 0 or found:
         level += 1
-        found = Counter(
-            (name, row)
-            for rule in stratum.rules
-            for name, row in _heads(solver, rule, stratum, tables)
-            if row not in states[name]
-        )
+        heads = [
+            head for rule in stratum.rules for head in _heads(solver, rule, stratum, relations)
+        ]
+        found = Counter((name, row) for name, row in heads + facts if row not in states[name])
         for (name, row), count in found.items():
             states[name][row] = (level, count)
-            tables[name].add(row)
+            relations[name].add(row)
 
 
 def _once(
-    stratum: Stratum, solver: Solver, tables: dict[str, Table], states: dict[str, State]
+    stratum: Stratum,
+    facts: list[Head],
+    solver: Solver,
+    relations: dict[str, IndexedRows],
+    states: dict[str, State],
 ) -> None:
-    found = Counter(
-        head for rule in stratum.rules for head in _heads(solver, rule, stratum, tables)
-    )
+    heads = [head for rule in stratum.rules for head in _heads(solver, rule, stratum, relations)]
+    found = Counter(heads + facts)
     for (name, row), count in found.items():
         states[name][row] = (0, count + states[name].get(row, (0, 0))[1])
-        tables[name].add(row)
+        relations[name].add(row)
 
 
 def _heads(
-    solver: Solver, rule: Rule, stratum: Stratum, tables: dict[str, Table]
-) -> list[tuple[str, Row]]:
+    solver: Solver, rule: Rule, stratum: Stratum, relations: dict[str, IndexedRows]
+) -> list[Head]:
     heads = []
     seen = set()
     asked = _asked(rule, stratum)
-    for known, failure in solver.solutions(_body(rule, tables), {}):
+    for known, failure in solver.solutions(_body(rule, relations), {}):
         assert failure is None, failure
         if asked is not None:
             solution = tuple(known[name] for name in asked)
@@ -90,9 +98,9 @@ def _heads(
     return heads
 
 
-def _body(rule: Rule, tables: dict[str, Table]) -> tuple[Literal, ...]:
-    """Return the body, its needless atoms over tables that have one row for each group."""
-    kept = without_implied(rule.body)
+def _body(rule: Rule, relations: dict[str, IndexedRows]) -> tuple[Literal, ...]:
+    """Return the body, its needless atoms over relations that have one row for each group."""
+    kept = without_redundant_atoms(rule.body)
     body: list[Literal] = []
     for literal in rule.body:
         if literal in kept:
@@ -100,13 +108,13 @@ def _body(rule: Rule, tables: dict[str, Table]) -> tuple[Literal, ...]:
             continue
         assert isinstance(literal, Atom)
         groups: dict[Row, Row] = {}
-        for row in tables[literal.relation].rows:
+        for row in relations[literal.relation].rows:
             columns = zip(row, literal.args, strict=True)
             groups[tuple(value for value, arg in columns if isinstance(arg, Var))] = row
         name = f"{literal.relation}, each group once"
-        tables[name] = Table()
+        relations[name] = IndexedRows()
         for row in groups.values():
-            tables[name].add(row)
+            relations[name].add(row)
         body.append(replace(literal, relation=name))
     return tuple(body)
 

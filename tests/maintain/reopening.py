@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -11,7 +10,8 @@ from typing import Protocol, TypeVar
 
 import tidelog
 from tests.generators.programs import Row
-from tidelog.engine.kernel import KernelEngine
+from tests.seeds import seeded
+from tidelog.database.database import kernel_of
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
 from tidelog.reference import evaluate
@@ -32,9 +32,7 @@ def seeded_rules(
     number: int, make: Callable[[random.Random], Rules]
 ) -> tuple[Rules, random.Random]:
     """Return random rules, and the generator that goes on to make a history."""
-    seed = int(os.environ.get("TIDELOG_SEED", "0")) + number
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = seeded(make.__module__, number)
     rules = make(rng)
     print(rules.text)
     return rules, rng
@@ -88,8 +86,7 @@ def check_reopened(program: Program, history: History, path: Path) -> None:
                 else:
                     assert after is not history.held
                 history.held = after
-            assert isinstance(db._engine, KernelEngine)
-            db._engine._check()
+            kernel_of(db).check()
             expected = evaluate(program, history.held)
             for name in program.relations:
                 assert set(db.view(name)) == expected[name], name

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import tidelog
-from tests.kernel.words import seeded
+from tests.seeds import seeded
 from tidelog.engine.kernel import KernelEngine
-from tidelog.maintain.lacking import Lacking
+from tidelog.maintain.complement_bootstrap import ComplementBootstrap
 from tidelog.plan.lower import lower
 from tidelog.reference import evaluate
 
@@ -33,9 +33,9 @@ def facts(size: int, unpaid: set[int]) -> dict[str, set[tuple[object, ...]]]:
     }
 
 
-def lacking(kernel: KernelEngine, view: str) -> Lacking | None:
-    (layer,) = (la for la in kernel._catalog.lowered.layers if view in la.relations)
-    return Lacking.of(kernel._catalog, layer.rules[0])
+def complement_bootstrap(kernel: KernelEngine, view: str) -> ComplementBootstrap | None:
+    (layer,) = (la for la in kernel.catalog.lowered.layers if view in la.relations)
+    return ComplementBootstrap.of(kernel.catalog, layer.rules[0])
 
 
 @pytest.mark.parametrize("missing", [0, 1, 12, 2000])
@@ -45,20 +45,22 @@ def test_against_the_reference(missing: int) -> None:
     unpaid = set(rng.sample(range(5000), missing))
     given = facts(5000, unpaid)
     kernel = KernelEngine(program, given)
-    found = lacking(kernel, "due")
+    found = complement_bootstrap(kernel, "due")
     assert found is not None
     assert found.pays == (missing < 100)
     wanted = evaluate(program, given)
     for name in ("open", "due"):
         assert kernel.rows(name) == wanted[name]
-        assert all(level_and_count == (0, 1) for level_and_count in kernel.state(name).values())
+        assert all(
+            level_and_count == (0, 1) for level_and_count in kernel.levels_and_counts(name).values()
+        )
     for _ in range(20):  # and updates go on from there
         new, gone = {(rng.randrange(5000),)}, {(rng.randrange(5000),)}
         kernel.apply({"paid": new - gone}, {"paid": gone - new})
         given["paid"] = (given["paid"] | (new - gone)) - (gone - new)
     wanted = evaluate(program, given)
     assert kernel.rows("due") == wanted["due"]
-    kernel._check()
+    kernel.check()
 
 
 def test_it_does_less_than_a_join() -> None:
@@ -72,7 +74,7 @@ def test_given_rows_make_it_no_subset() -> None:
     program = tidelog.Program.parse(PROGRAM)
     given = {**facts(5000, {7}), "done": {(6000, "x")}}
     kernel = KernelEngine(program, given)
-    found = lacking(kernel, "due")
+    found = complement_bootstrap(kernel, "due")
     assert found is not None
     assert not found.pays
     assert kernel.rows("due") == {("a", 7)}
@@ -99,7 +101,7 @@ def test_rules_that_are_no_complements(rules: str) -> None:
     layers = lower(tidelog.Program.parse(relations + rules)).layers
     kernel = KernelEngine(tidelog.Program.parse(relations + rules), {})
     (layer,) = (la for la in layers if "v" in la.relations)
-    assert all(Lacking.of(kernel._catalog, rule) is None for rule in layer.rules)
+    assert all(ComplementBootstrap.of(kernel.catalog, rule) is None for rule in layer.rules)
 
 
 def test_explain_shows_it() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,13 +15,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.kernel.helpers import run_code
+from tests.samples import sample
+from tests.seeds import seeded
 from tests.typed_values import LIST, RECORDS, TYPES, UNIT, deep_list, values
-from tidelog.kernel.machine import run_code
-from tidelog.kernel.program import Functors
+from tidelog.join import functors
+from tidelog.join.functor_code import FunctorCode
+from tidelog.join.functors import batches, ranges
 from tidelog.logic.functors import CALLS, INFIX, PREFIX, Uniform
-from tidelog.maintain import functors
-from tidelog.maintain.functors import batches, ranges
-from tidelog.plan.body import Apply
+from tidelog.plan.body import FunctorCall
 from tidelog.reference import functors as reference
 from tidelog.store.codec import Codec
 from tidelog.values.order import sort_key
@@ -45,7 +45,7 @@ from tidelog.values.types import (
 )
 
 # For each of hundreds of functors and types; `make test-long` tries more.
-QUICK = settings(max_examples=int(os.environ.get("TIDELOG_EXAMPLES", "25")))
+QUICK = settings(max_examples=sample(12, 400))
 
 Case = tuple[str, tuple[Type, ...], Type]
 Row = tuple[Any, ...]
@@ -139,7 +139,7 @@ def expected(op: str, args: Row, types: Sequence[Type], result: Type) -> tuple[A
         return None, f"{format_value(args[0], FLOAT, RECORDS)} overflows `{result}`"
     try:
         return reference.apply(op, list(args), list(types), result, RECORDS), None
-    except reference.Failure as failure:
+    except reference.FunctorFailure as failure:
         return None, str(failure)
 
 
@@ -186,7 +186,7 @@ def check(case: Case, rows: Sequence[Row]) -> None:
 def repeated(rows: list[Row], count: int) -> list[Row]:
     """Return a batch in which each of `rows` occurs several times, in no order."""
     shuffled = (rows * (count // len(rows) + 1))[:count]
-    random.Random(count).shuffle(shuffled)
+    seeded("repeated", count).shuffle(shuffled)
     return shuffled
 
 
@@ -326,8 +326,8 @@ def test_what_is_not_external_has_machine_code_that_agrees(case: Case) -> None:
         slots.append(value)
         return len(slots) - 1
 
-    value = Apply(op, tuple("abc"[: len(types)]), types, result, True, False)
-    into = Functors(code, lambda: number(0), number).add(value, list(range(len(types))))
+    value = FunctorCall(op, tuple("abc"[: len(types)]), types, result, True, False)
+    into = FunctorCode(code, lambda: number(0), number).add(value, list(range(len(types))))
     program = np.array(code, np.int64).reshape(-1, 4)
 
     @QUICK
@@ -382,7 +382,7 @@ def check_test(op: str, rows: Sequence[Row], types: tuple[Type, Type], codec: Co
         try:
             assert reference.test(op, list(row)) == bool(holds[i])
             assert not failed[i]
-        except reference.Failure as failure:
+        except reference.FunctorFailure as failure:
             assert failed[i]
             assert not holds[i]
             assert reason(i) == str(failure)
@@ -455,7 +455,7 @@ def check_ranges(rows: Sequence[Row], type_: Type, with_step: bool) -> None:
             assert not failed[i]
             assert len(got[i]) == len(wanted)
             assert all(map(same, got[i], wanted))
-        except reference.Failure as failure:
+        except reference.FunctorFailure as failure:
             assert failed[i]
             assert got[i] == []
             assert reason(i) == str(failure)

@@ -60,11 +60,11 @@ def engine(strategy: Prepare) -> KernelEngine:
 
 def test_bootstrap() -> None:
     kernel = KernelEngine(PROGRAM, FACTS)
-    assert kernel.state("vpt") == VPT
-    assert kernel.state("alias") == ALIAS
+    assert kernel.levels_and_counts("vpt") == VPT
+    assert kernel.levels_and_counts("alias") == ALIAS
     for name, rows in FACTS.items():
-        assert kernel.state(name) == dict.fromkeys(rows, (0, 1))
-    (choice,) = (s.choice for layer, s in kernel._strategies if layer.relations == ("vpt",))
+        assert kernel.levels_and_counts(name) == dict.fromkeys(rows, (0, 1))
+    (choice,) = (s.choice for layer, s in kernel.layers if layer.relations == ("vpt",))
     assert (choice.what, choice.levels) == ("bootstrap", 3)  # the third finds nothing: fixpoint
 
 
@@ -78,8 +78,8 @@ def test_small_impact_line_6_goes(strategy: Prepare) -> None:
     kernel = engine(strategy)
     effects = kernel.apply({}, {"load": {("e", "d", "f")}})
     assert set(effects.changes) == {"load"}
-    assert kernel.state("vpt") == VPT
-    assert kernel.state("alias") == ALIAS
+    assert kernel.levels_and_counts("vpt") == VPT
+    assert kernel.levels_and_counts("alias") == ALIAS
 
 
 def test_large_impact_line_1_goes_too(strategy: Prepare) -> None:
@@ -89,8 +89,8 @@ def test_large_impact_line_1_goes_too(strategy: Prepare) -> None:
     assert effects.changes["vpt"].deleted == {("a", "L1"), ("b", "L1")}
     assert effects.changes["vpt"].inserted == frozenset()
     assert effects.changes["alias"].deleted == set(ALIAS)
-    assert kernel.state("vpt") == {("c", "L3"): (1, 1), ("d", "L4"): (1, 1)}
-    assert kernel.state("alias") == {}
+    assert kernel.levels_and_counts("vpt") == {("c", "L3"): (1, 1), ("d", "L4"): (1, 1)}
+    assert kernel.levels_and_counts("alias") == {}
 
 
 def test_one_of_two_derivations_goes(strategy: Prepare) -> None:
@@ -98,9 +98,9 @@ def test_one_of_two_derivations_goes(strategy: Prepare) -> None:
     kernel = engine(strategy)
     effects = kernel.apply({}, {"assign": {("b", "a")}})
     assert set(effects.changes) == {"assign"}
-    assert kernel.state("vpt") == {**VPT, ("b", "L1"): (2, 1)}
+    assert kernel.levels_and_counts("vpt") == {**VPT, ("b", "L1"): (2, 1)}
     kernel.apply({"assign": {("b", "a")}}, {})
-    assert kernel.state("vpt") == VPT
+    assert kernel.levels_and_counts("vpt") == VPT
 
 
 def test_a_row_is_found_earlier_and_later(strategy: Prepare) -> None:
@@ -108,14 +108,14 @@ def test_a_row_is_found_earlier_and_later(strategy: Prepare) -> None:
     kernel = engine(strategy)
     effects = kernel.apply({"new": {("b", "L1")}}, {})
     assert set(effects.changes) == {"new"}
-    assert kernel.state("vpt") == {**VPT, ("b", "L1"): (1, 1)}
+    assert kernel.levels_and_counts("vpt") == {**VPT, ("b", "L1"): (1, 1)}
     # Now vpt(a, L1) is found by r2 from vpt(b, L1), one iteration later than before.
     kernel.apply({}, {"new": {("a", "L1")}})
-    assert kernel.state("vpt") == {**VPT, ("b", "L1"): (1, 1), ("a", "L1"): (2, 1)}
+    assert kernel.levels_and_counts("vpt") == {**VPT, ("b", "L1"): (1, 1), ("a", "L1"): (2, 1)}
     # A cycle does not keep itself alive.
     effects = kernel.apply({}, {"new": {("b", "L1")}})
     assert effects.changes["vpt"].deleted == {("a", "L1"), ("b", "L1")}
-    assert kernel.state("vpt") == {("c", "L3"): (1, 1), ("d", "L4"): (1, 1)}
+    assert kernel.levels_and_counts("vpt") == {("c", "L3"): (1, 1), ("d", "L4"): (1, 1)}
 
 
 def test_the_second_component_comes_to_life(strategy: Prepare) -> None:
@@ -123,7 +123,7 @@ def test_the_second_component_comes_to_life(strategy: Prepare) -> None:
     kernel = engine(strategy)
     effects = kernel.apply({"new": {("d", "L3")}}, {})
     assert effects.changes["vpt"].inserted == {("d", "L3"), ("e", "L1")}
-    assert kernel.state("vpt") == {**VPT, ("d", "L3"): (1, 1), ("e", "L1"): (2, 1)}
+    assert kernel.levels_and_counts("vpt") == {**VPT, ("d", "L3"): (1, 1), ("e", "L1"): (2, 1)}
     pairs = {("c", "d"), ("a", "e"), ("b", "e")}
     expected = dict.fromkeys(pairs | {(w, v) for v, w in pairs}, (0, 1))
-    assert kernel.state("alias") == {**ALIAS, **expected}
+    assert kernel.levels_and_counts("alias") == {**ALIAS, **expected}

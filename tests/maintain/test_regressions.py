@@ -21,6 +21,83 @@ def check(text: str, facts: Facts, *epochs: Epoch) -> None:
     Comparison().check(RandomCase(0, (), (), given, epochs, (text,)))
 
 
+LARGEST = 2**63 - 1
+
+
+def test_nothing_asks_for_an_aggregate_that_fails_in_its_braces() -> None:
+    """No atom of the recursion matches, so that nothing is an error (docs/decisions/0001)."""
+    check(
+        """
+        .decl a(x: number)
+        .decl d(x: number, y: number)
+        .decl given(x: number, y: number)
+        d(x, y) :- given(x, y).
+        d(y, v) :- v = sum w + 1 : { a(w) }, v < 50, -50 < v, d(_, y).
+        """,
+        {},
+        {"a": ([(LARGEST,)], [])},
+        {"a": ([(3,)], [])},
+        {"given": ([(1, 2)], []), "a": ([], [(LARGEST,)])},
+    )
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "p(s) :- r(x, _), s = sum u / v : { r(u, v) }, n = count : { r(_, _) }, n < 3.",
+        "p(s) :- r(x, _), s = sum u / v : { r(u, v) }, t = sum u / (v - 1) : { r(u, v) }, t > 5.",
+        "p(s) :- r(x, _), s = sum u / v : { r(u, v) }, 10 / x > 4.",
+        "p(s) :- r(x, _), y = 10 / x, s = sum u : { r(u, y) }, n = max u : { r(u, _) }, n < 3.",
+        "p(s) :- r(x, _), s = max k : { r(x, v), k = sum u / z : { r(u, z), z < v } }, !r(s, x).",
+    ],
+)
+def test_what_excuses_a_failure_in_the_braces(rule: str) -> None:
+    """Another aggregate, what can fail itself, and what binds the group."""
+    check(
+        f".decl r(x: number, y: number) .decl p(x: number) {rule}",
+        {"r": {(1, 1)}},
+        {"r": ([(2, 0)], [])},
+        {"r": ([(5, 5), (3, 2)], [])},
+        {"r": ([(6, 0), (2, 0)], [])},
+        {"r": ([(0, 2)], [(3, 2)])},
+        {"r": ([(1, 3)], [(2, 0), (6, 0)])},
+        {"r": ([], [(0, 2), (5, 5)])},
+    )
+
+
+@pytest.mark.parametrize("condition", ["z = 10 / y", "z = 10 / y, y > 0", "z = 10 / x, !r(y)"])
+def test_a_failure_for_some_numbers_of_a_range(condition: str) -> None:
+    """It was not seen if it depended on the number; and what excuses it was not seen either."""
+    check(
+        f"""
+        .decl q(x: number)
+        .decl r(x: number)
+        .decl p(z: number)
+        p(z) :- q(x), y = range(0, 3), {condition}.
+        """,
+        {"r": {(0,), (1,), (2,)}},
+        {"q": ([(0,)], [])},
+        {"r": ([], [(1,)])},
+        {"q": ([(2,)], [])},
+    )
+
+
+def test_an_atom_must_match_also_if_it_depends_on_what_fails() -> None:
+    """The reference left the atom out (docs/decisions/0001)."""
+    check(
+        """
+        .decl q(x: number)
+        .decl r(x: number)
+        .decl p(z: number)
+        p(z) :- q(x), y = 10 / x, z = y + 1, r(z).
+        """,
+        {},
+        {"q": ([(0,)], [])},
+        {"r": ([(3,)], [])},
+        {"q": ([(5,)], [(0,)])},
+    )
+
+
 def test_a_constant_beyond_what_its_column_can_hold() -> None:
     """The code of 2**63 - 1 in a domain that begins below 0 does not fit a word."""
     check(
@@ -129,3 +206,34 @@ def test_a_conflict_within_a_recursion_that_is_bootstrapped(
     with pytest.raises(FunctionalConflict, match="has two values"):
         kernel.apply({"a": {("c", "c")}, "b": {("c",)}}, {})
     assert kernel.rows("f") == frozenset()
+
+
+def test_a_row_that_becomes_given_in_the_epoch_in_which_a_negated_row_is_deleted() -> None:
+    """The level of `c` fell from 1 to 0, so the instantiation counted as known: it was new."""
+    check(
+        """
+        .decl b()
+        .decl c(x: number, y: number)
+        .decl e(x: number, y: number)
+        c(3, 2).
+        c(x, 0) :- e(x, 0).
+        e(1, 3).
+        e(x, y) :- e(_, x), c(x, y), !b().
+        """,
+        {},
+        {"b": ([()], [])},
+        {"b": ([], [()]), "c": ([(3, 2)], [])},
+    )
+
+
+def test_a_failure_is_excused_if_a_range_lacks_a_known_value() -> None:
+    """`x` is not in the range, so it does not matter that `-x` overflows."""
+    check(
+        """
+        .decl a(x: number)
+        .decl b(x: number)
+        b(x) :- a(x), x = range(3, 2, -2), -x != 2.
+        """,
+        {},
+        {"a": ([(-(2**63),), (3,)], [])},
+    )

@@ -9,6 +9,7 @@ import pytest
 
 import tidelog
 from tests.maintain.histories import Draw, check_history
+from tests.samples import sample
 from tidelog.values.scalars import NAN
 
 # --- the example of "Maintaining Materialized Aggregate Views" ------------------------------------
@@ -168,8 +169,9 @@ def draws(values: list[Any]) -> dict[str, Draw]:
 def test_random_histories(kind: str) -> None:
     types, type_, values = ELEMENTS[kind]
     program = PROGRAM.format(types=types, type=type_)
-    comparison = check_history(f"setof {kind}", program, draws(values))
-    assert comparison.seen["sets: update"] > 100
+    failing = {"s": (3, values[0])}
+    comparison = check_history(f"setof {kind}", program, draws(values), failing=failing)
+    assert comparison.seen["sets: update"] > 20
     assert comparison.seen["epochs that fail"] > 0, "no epoch was undone"
 
 
@@ -183,7 +185,7 @@ def test_domains_that_widen() -> None:
         by_set(x, n) :- held(_, x), n = count : { held(_, x) }.
     """
     values = {"r": lambda rng: (rng.randrange(4), rng.randrange(200))}
-    check_history("widening sets", program, values, epochs=80, most=12)
+    check_history("widening sets", program, values, epochs=sample(40, 80), most=12)
 
 
 def test_which_groups_are_asked_for() -> None:

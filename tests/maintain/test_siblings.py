@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import tidelog
-from tests.kernel.words import seeded
 from tests.maintain.agreeing import assert_agree, assert_same_rows
 from tests.maintain.reopening import History, Rows, check_reopened, seeded_rules
+from tests.samples import sample, until
+from tests.seeds import seeded
 from tidelog.engine.kernel import KernelEngine
-from tidelog.engine.oracle import ReferenceEngine
+from tidelog.engine.reference_engine import ReferenceEngine
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
 from tidelog.plan.lower import lower
@@ -85,15 +86,20 @@ def test_which_aggregates_are_one_relation(rule: str, names: list[str]) -> None:
 
 
 def follow(program: Program, label: str) -> int:
-    """Follow random changes, few rows in few groups; return how many epochs fail."""
+    """Follow random changes, few rows in few groups; return how many epochs fail.
+
+    The last epoch is the same for every seed: it is one that divides by zero, if a rule divides.
+    """
     rng = seeded(label)
     kernel, reference = KernelEngine(program, {}), ReferenceEngine(program, {})
-    failures = 0
-    for _ in range(30):
+    failures, epochs = 0, 30
+    for number in range(epochs):
         inserted: dict[str, set[Row]] = {
             "r": {tuple(rng.randrange(4) for _ in range(3)) for _ in range(rng.randrange(3))},
             "q": {(rng.randrange(4),)} if rng.random() < 0.3 else set(),
         }
+        if number == epochs - 1:
+            inserted = {"r": {(2, 1, 0)}, "q": {(2,)}}
         deleted = {
             name: {row for row in rows if rng.random() < 0.3} - inserted[name]
             for name, rows in ((name, kernel.rows(name)) for name in inserted)
@@ -104,7 +110,7 @@ def follow(program: Program, label: str) -> int:
             failures += 1
             with pytest.raises(EvaluationError):
                 kernel.apply(inserted, deleted)
-            kernel._check()
+            kernel.check()
             continue
         changes = kernel.apply(inserted, deleted).changes
         assert changes.keys() == expected.changes.keys()
@@ -113,7 +119,7 @@ def follow(program: Program, label: str) -> int:
             assert change.deleted == expected.changes[name].deleted
         for name in program.relations:
             assert kernel.rows(name) == reference.rows(name)
-        kernel._check()
+        kernel.check()
     return failures
 
 
@@ -244,11 +250,15 @@ class RandomHistory(History):
         return inserted, {name: set() for name in deleted} if rng.random() < 0.3 else deleted
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(sample(3, 6)))
 def test_random_rules_and_histories(block: int) -> None:
     failures = fused = 0
-    for number in range(5):
-        rules, rng = seeded_rules(10 * block + number, RandomRules)
+
+    def is_enough() -> bool:
+        return failures > 0 and fused >= 10
+
+    for number in until(is_enough, least=5, most=25):
+        rules, rng = seeded_rules(100 * block + number, RandomRules)
         program, history = Program.parse(rules.text), RandomHistory(rng, rules)
         fused += sum("+" in name for name in results(program))
         kernel, reference = KernelEngine(program, {}), ReferenceEngine(program, {})
@@ -268,12 +278,12 @@ def test_random_rules_and_histories(block: int) -> None:
             history.held = history.after(inserted, deleted)
         fresh = KernelEngine(program, history.held)
         for name in program.relations:
-            assert kernel.state(name) == fresh.state(name), name
-    assert fused >= 12, "few of the rules have siblings"
+            assert kernel.levels_and_counts(name) == fresh.levels_and_counts(name), name
+    assert fused >= 10, "few of the rules have siblings"
     assert failures > 0, "no sum has overflowed"
 
 
-@pytest.mark.parametrize("number", range(100, 106))
+@pytest.mark.parametrize("number", range(1000, 1006))
 def test_a_database_that_is_opened_again(number: int, tmp_path: Path) -> None:
     rules, rng = seeded_rules(number, RandomRules)
     program, history = Program.parse(rules.text), RandomHistory(rng, rules)
@@ -308,17 +318,17 @@ def test_an_overflow_names_the_view_the_group_and_the_type(row: Row, type_: str)
     assert messages[0] == messages[1]
     assert f"the sum of 2 values overflows `{type_}`" in messages[0]
     assert "revenue(shop, n, t, p, m)" in messages[0] and "shop = 'b'" in messages[0]
-    kernel._check()
+    kernel.check()
     assert kernel.rows("revenue") == before
     kernel.apply({"sale": {row}}, {"sale": {("b", 2, 2**62, 2**63)}})
-    kernel._check()
+    kernel.check()
     reference.apply({"sale": {row}}, {"sale": {("b", 2, 2**62, 2**63)}})
     assert kernel.rows("revenue") == reference.rows("revenue")
 
 
 def test_a_view_that_copies_them_has_the_only_rows() -> None:
     kernel = KernelEngine(Program.parse(SHOPS), {"sale": {("a", 1, 5, 1), ("a", 2, 6, 2)}})
-    (result,) = kernel._catalog.passed_on
+    (result,) = kernel.catalog.passed_on
     kernel.apply({"sale": {("a", 3, 1, 1), ("b", 1, 2, 2)}}, {"sale": {("a", 1, 5, 1)}})
     assert (result.stored, kernel.rows("revenue")) == (
         0,
@@ -351,7 +361,7 @@ def test_a_domain_that_widens_in_the_middle_of_an_epoch() -> None:
     kernel = KernelEngine(program, {"r": {(1, 1, 1), (2, 5, 5)}})
     kernel.apply({"r": {(1, x, 1000 * x) for x in range(2, 40)}}, {"r": {(2, 5, 5)}})
     kernel.apply({"r": {(3, -x, 2**40) for x in range(40)}}, {})
-    kernel._check()
+    kernel.check()
     assert kernel.rows("a") == {(1, 780, 779_001), (3, -780, 40 * 2**40)}
 
 
@@ -362,7 +372,7 @@ def test_more_groups_than_are_added_up_at_a_time() -> None:
     assert kernel.rows("revenue") == evaluate(program, {"sale": rows})["revenue"]
     gone = {row for row in rows if row[1] % 3}
     kernel.apply({}, {"sale": gone})
-    kernel._check()
+    kernel.check()
     assert kernel.rows("revenue") == evaluate(program, {"sale": rows - gone})["revenue"]
 
 
@@ -393,5 +403,5 @@ def test_aggregates_over_the_view() -> None:
 def test_each_is_explained() -> None:
     told = tidelog.Database(SHOPS).explain("revenue", plans=True)
     for op in ("count", "sum", "mean"):
-        assert f"{op} by shop kept by sums (Abelian group)" in told
+        assert f"{op} by shop maintained by sums (Abelian group)" in told
     assert "count, sum, sum, mean over sale by shop" in told

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.generators.programs import RandomCase, Shape, check_cases, seed_blocks
+from tests.generators.programs import RandomCase, Shape, check_cases
 from tests.properties import duckdb_peer
 from tests.properties.comparing import difference
+from tests.samples import until
+from tests.seeds import seed_blocks
 from tidelog.logic.program import Program
 from tidelog.reference import evaluate
 
@@ -15,7 +17,7 @@ SHAPE = Shape(
 )
 
 
-@pytest.mark.parametrize("seeds", seed_blocks(160, 16, offset=20_000), ids=str)
+@pytest.mark.parametrize("seeds", seed_blocks(160, 16, offset=20_000))
 def test_agrees_with_duckdb(seeds: range) -> None:
     compared = 0
 
@@ -30,8 +32,10 @@ def test_agrees_with_duckdb(seeds: range) -> None:
         compared += 1
         return difference(evaluate(program, facts), theirs, "DuckDB")
 
-    check_cases(seeds, disagreement, SHAPE)
-    assert compared >= 10, "too few programs are in the subset"
+    more = range(seeds.start, seeds.start + 10 * len(seeds))
+    for number in until(lambda: compared >= 6, least=len(seeds), most=len(more)):
+        check_cases(more[number : number + 1], disagreement, SHAPE)
+    assert compared >= 6, "too few programs are in the subset"
 
 
 def test_transitive_closure() -> None:

@@ -6,9 +6,9 @@ import re
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, given, settings
 
-from tests.generators.programs import BASE_SEED, Shape, random_case, seed_blocks
+from tests.generators.programs import Shape, random_case
 from tests.generators.syntax_trees import (
     CONTEXTUAL,
     FORMULAS,
@@ -17,11 +17,12 @@ from tests.generators.syntax_trees import (
     STRINGS,
     TERMS,
 )
+from tests.seeds import seed_blocks
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
 from tidelog.lang.printer import format_module
-from tidelog.source import Source
+from tidelog.source import SourceText
 
 # A failing tree is printed with its strategy, which is long; the failure counts, not its length.
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 def parsed(text: str) -> s.Module:
     diagnostics = Diagnostics()
-    module = parse(Source("<printed>", text), diagnostics)
+    module = parse(SourceText("<printed>", text), diagnostics)
     diagnostics.raise_if_any()
     return module
 
@@ -44,12 +45,10 @@ def check_round_trip(module: s.Module) -> None:
 def examples(count: int):
     def decorate(test):
         # A tree is large next to the usual data of Hypothesis.
-        return seed(BASE_SEED)(
-            settings(
-                max_examples=count,
-                suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-            )(test)
-        )
+        return settings(
+            max_examples=count,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        )(test)
 
     return decorate
 
@@ -122,7 +121,7 @@ def test_found(text: str) -> None:
 SHAPE = Shape(functional=0.2, floats=0.2, strings=0.2, wide=0.2, several_heads=0.3)
 
 
-@pytest.mark.parametrize("seeds", seed_blocks(40, 10, offset=40_000), ids=str)
+@pytest.mark.parametrize("seeds", seed_blocks(40, 10, offset=40_000))
 def test_random_programs(seeds: range) -> None:
     for number in seeds:
         text = random_case(number, SHAPE).program
@@ -161,7 +160,7 @@ def commented(text: str, random: Random) -> tuple[str, list[str]]:
     return "".join(out), comments
 
 
-@pytest.mark.parametrize("seeds", seed_blocks(40, 10, offset=41_000), ids=str)
+@pytest.mark.parametrize("seeds", seed_blocks(40, 10, offset=41_000))
 def test_comments_survive_formatting(seeds: range) -> None:
     for number in seeds:
         plain = random_case(number, SHAPE).program

@@ -1,7 +1,9 @@
-"""Runs a sharded pipeline on a cluster, and has a part of the cluster killed in mid-epoch.
+"""Runs a sharded pipeline on a cluster, and has a machine of the cluster killed in mid-epoch.
+
+    python tests/spark/clustering.py FOLDER
 
 A program of its own: a process has one Spark session. The first task of the second epoch says that
-it is busy, and waits a moment; whoever watches kills.
+it is busy, and waits a moment. The watching thread then kills. For executors alone see killing.py.
 """
 
 from __future__ import annotations
@@ -16,29 +18,36 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pyspark import TaskContext
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.spark.piping import PROGRAM, Folder, expected
-from tidelog.spark import Pipeline, open_session, shard_letter, shard_task
+from tidelog.spark import Pipeline, open_session, shard_job
+from tidelog.spark.shard_epoch import EpochWork
 
 EPOCHS = 4
 SHARDS = 2
 
 
-def slow_letter(batches: Any) -> Any:
-    """Do what a letter tells; the first task waits, so that there is time to kill it."""
-    context = TaskContext.get()
-    assert context is not None
-    work = shard_letter.read(str(context.getLocalProperty(shard_task.LETTER)))
-    first = Path(work.folder).parent / "first"
-    if work.epoch == 1:
-        with suppress(FileNotFoundError):
-            first.unlink()
-            (first.parent / "busy").write_text(str(os.getpid()))
-            time.sleep(60)
-    yield from work(batches)
+def slow(work: EpochWork) -> Any:
+    """Return a task that waits in the second epoch, the first time, so that it can be killed."""
+    state, epoch = str(Path(work.state.folder).parent), work.epoch
+
+    def run(batches: Any) -> Any:
+        import os as system
+        import time as clock
+        from pathlib import Path as File
+
+        if epoch == 1:
+            try:
+                system.unlink(f"{state}/first")
+            except FileNotFoundError:
+                pass
+            else:
+                File(state, "busy").write_text(str(system.getpid()))
+                clock.sleep(60)
+        yield from work(batches)
+
+    return run
 
 
 def kill_when_busy(state: Path, kill: Any) -> threading.Thread:
@@ -68,15 +77,6 @@ def command_of(process: int) -> str:
     return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
-def kill_executor(process: int) -> None:
-    """Kill the executor that a Python worker belongs to."""
-    for above in ancestors(process):
-        if "CoarseGrainedExecutorBackend" in command_of(above):
-            os.kill(above, signal.SIGKILL)
-            return
-    raise AssertionError("there is no executor above")
-
-
 def kill_worker(process: int) -> None:
     """Kill the machine: the worker of the cluster, its executor, and what that has started."""
     own = ancestors(process)
@@ -95,7 +95,7 @@ def run(folder: Folder, master: str, kill: Any) -> None:
     state = folder.path / "state"
     state.mkdir()
     (state / "first").touch()
-    shard_task.do_letter = slow_letter
+    shard_job.BySpark.task = lambda self, work: slow(work)  # type: ignore[method-assign]
     watching = kill_when_busy(state, kill)
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -173,14 +173,6 @@ def wait_for(log: Path, words: str) -> None:
         time.sleep(0.1)
 
 
-def main(kind: str, path: str) -> None:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    folder = Folder(Path(path))
-    if kind == "standalone":
-        standalone(folder)
-    else:
-        run(folder, "local-cluster[2,1,1024]", kill_executor)
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    standalone(Folder(Path(sys.argv[1])))

@@ -89,9 +89,9 @@ class Folder:
             return set(database.view(view))
 
     def pipeline_program(self) -> tidelog.Program:
-        from tidelog.spark.placement_driver import with_memory
+        from tidelog.spark.placement_driver import with_offsets
 
-        return with_memory(tidelog.Program.parse(self.program))
+        return with_offsets(tidelog.Program.parse(self.program))
 
     def quarantined(self) -> list[dict[str, Any]]:
         files = sorted((self.path / "state" / "quarantine").rglob("*.jsonl"))

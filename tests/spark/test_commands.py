@@ -13,6 +13,8 @@ import pytest
 from tests.spark.piping import PROGRAM
 from tidelog.cli.main import main
 
+pytestmark = pytest.mark.sampled(2)
+
 FILE = """
 [pipeline]
 name = "roads"
@@ -74,7 +76,7 @@ def test_a_placement_that_is_not_there_is_refused_by_name(
     roads: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, "run", str(roads), "--placement", "relational") == 2
-    assert "placement `relational` is not there yet" in capsys.readouterr().err
+    assert "'relational' is not one of 'auto', 'driver', 'sharded'" in capsys.readouterr().err
 
 
 def test_a_run_on_spark_connect(
@@ -87,17 +89,17 @@ def test_a_run_on_spark_connect(
     assert done.returncode == 0, done.stderr
     first, last = done.stderr.splitlines()[-2:]
     assert first.startswith("epoch 0, 3 rows in, 1 quarantined, +2 -0 given, ")
-    assert last == (
-        "1 epoch in this run, the last is 0: 3 rows received so far, 2 accepted, 1 quarantined"
+    assert last.startswith(
+        "1 epoch in this run, the last is 0: 3 rows received so far, 2 accepted, 1 quarantined;"
     )
     assert (roads.parent / "out" / "reach" / "part-00000.csv").read_text() == (
-        '"x","y"\n1,2\n1,3\n2,3\n'
+        "x,y\n1,2\n1,3\n2,3\n"
     )
     (roads.parent / "in" / "edge" / "b.csv").write_text("x,y\n")
     assert call(monkeypatch, "status", str(roads)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "roads: epoch 0",
-        "source edge: 3 received, 2 accepted, 1 quarantined; 1 files taken, 1 waiting",
+        "source edge: 3 received, 2 accepted, 1 quarantined; 1 files read, 1 waiting",
         "sink reach-table-csv: written up to epoch 0",
     ]
 
@@ -115,7 +117,7 @@ def test_an_interrupt_finishes_the_epoch(roads: Path, remote: str) -> None:
         running.send_signal(signal.SIGINT)
         rest = running.stderr.read()
         assert running.wait(120) == 0, rest
-    assert "stopping: the epoch under way is finished first" in rest
+    assert "stopping after the current epoch" in rest
     text = (roads.parent / "out" / "reach" / "part-00000.csv").read_text()
     last = rest.splitlines()[-1]
     assert ("3,4" in text) == ("the last is 1" in last), "the sink is of the last epoch"

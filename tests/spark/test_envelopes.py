@@ -8,22 +8,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import deltalake
-import pyarrow as pa
 import pytest
 
+from tests.seeds import seeded
 from tests.spark.piping import PROGRAM, Folder, expected
 from tidelog.errors import UsageError
 from tidelog.spark import Source
 
 Row = tuple[int, int]
 Event = tuple[str, Row | None, Row | None]  # what it is, the row before, the row after
-
-
-def seed() -> int:
-    number = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"TIDELOG_SEED={number}")
-    return number
 
 
 def some_events(rng: Random, rows: set[Row], count: int) -> list[Event]:
@@ -68,7 +61,7 @@ def as_debezium(events: list[Event], rng: Random) -> str:
 
 @pytest.mark.parametrize("mode", ["changes", "debezium"])
 def test_events_in_files_are_replayed_in_their_order(spark: Any, tmp_path: Path, mode: str) -> None:
-    rng = Random(seed())
+    rng = seeded("events in files are replayed in their order")
     rows: set[Row] = set()
     folder = Folder(tmp_path)
     header = {"header": "true"}
@@ -97,7 +90,7 @@ def test_a_file_that_is_written_again_is_not_read_again_but_reported(
 ) -> None:
     folder = Folder(tmp_path)
     source = folder.source("edge", "json", mode="debezium")
-    rng = Random(1)
+    rng = seeded("a file that is written again is not read again but reported")
     path = folder.write("edge/12994", as_debezium([("c", None, (1, 2))], rng))
     os.utime(path, ns=(10**9, 10**9))
     assert len(folder.run(spark, source)) == 1
@@ -109,7 +102,7 @@ def test_a_file_that_is_written_again_is_not_read_again_but_reported(
     assert folder.rows("edge") == {(1, 2)}
     with folder.pipeline(source) as pipeline:
         assert pipeline.overlooked() == [
-            "source `edge`: changed since they were taken, and not read again: 12994"
+            "source `edge`: files changed after they were read, and are not read again: 12994"
         ]
 
 
@@ -130,7 +123,7 @@ def test_rows_of_a_large_file_keep_their_order(spark: Any, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["files", "frame"])
 def test_snapshots_are_differenced(spark: Any, tmp_path: Path, kind: str) -> None:
-    rng = Random(seed())
+    rng = seeded("snapshots are differenced")
     folder = Folder(tmp_path)
     rows: set[Row] = set()
 
@@ -156,108 +149,8 @@ def test_snapshots_are_differenced(spark: Any, tmp_path: Path, kind: str) -> Non
 def test_a_snapshot_shares_its_relation_with_no_other_source(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     sources = [folder.source("edge", "csv", mode="snapshot"), folder.source("edge", "json")]
-    with pytest.raises(UsageError, match="has the whole of `edge`, so `edge-2` cannot"):
+    with pytest.raises(UsageError, match="is a snapshot of `edge`, so `edge-2` cannot"):
         folder.pipeline(*sources)
-
-
-def edges(rows: set[Row] | list[Row]) -> pa.Table:
-    return pa.table({"x": [x for x, _ in rows], "y": [y for _, y in rows]})
-
-
-def delta_changes(table: str, rng: Random, rows: set[Row]) -> None:
-    """Change a Delta table a few times: inserts, deletes, updates."""
-    for _ in range(3):
-        choice = rng.random()
-        x = rng.randrange(5)
-        if choice < 0.4:
-            new = {(rng.randrange(5), rng.randrange(5)) for _ in range(3)} - rows
-            if new:
-                deltalake.write_deltalake(table, edges(new), mode="append")
-                rows |= new
-        elif choice < 0.7:
-            deltalake.DeltaTable(table).delete(f"x = {x}")
-            rows -= {row for row in rows if row[0] == x}
-        else:  # a swap of places, in one version
-            deltalake.DeltaTable(table).update({"y": "4 - y"}, predicate=f"x = {x}")
-            changed = {row for row in rows if row[0] == x}
-            rows -= changed
-            rows |= {(a, 4 - b) for a, b in changed}
-
-
-@pytest.mark.parametrize("mode", ["delta-changes", "snapshot"])
-def test_a_delta_table_is_followed(spark: Any, tmp_path: Path, mode: str) -> None:
-    rng = Random(seed())
-    folder = Folder(tmp_path)
-    source = folder.source("edge", "delta", mode=mode)
-    assert folder.run(spark, source) == []  # there is no table yet
-    rows = {(1, 2), (2, 3), (1, 4)}
-    deltalake.write_deltalake(
-        source.path, edges(rows), configuration={"delta.enableChangeDataFeed": "true"}
-    )
-    for _ in range(3):
-        folder.run(spark, source)
-        assert folder.rows("reach") == expected(PROGRAM, {"edge": rows}, "reach")
-        delta_changes(source.path, rng, rows)
-    folder.run(spark, source)
-    assert folder.rows("reach") == expected(PROGRAM, {"edge": rows}, "reach")
-    assert folder.run(spark, source) == []
-
-
-def test_what_is_appended_to_a_delta_table_is_taken(spark: Any, tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    source = folder.source("edge", "delta")
-    deltalake.write_deltalake(source.path, edges([(1, 2)]))
-    assert [d.received for d in folder.run(spark, source)] == [1]
-    deltalake.write_deltalake(source.path, edges([(2, 3)]), mode="append")
-    deltalake.write_deltalake(source.path, edges([(3, 4)]), mode="append")
-    assert [d.received for d in folder.run(spark, source)] == [2]
-    deltalake.DeltaTable(source.path).optimize.compact()
-    (done,) = folder.run(spark, source)
-    assert (done.inserted, done.deleted) == (0, 0)
-    assert folder.rows("reach") == {(x, y) for x in range(1, 5) for y in range(1, 5) if x < y}
-
-
-def kafka_frame(spark: Any, messages: list[tuple[str | None, int, int]]) -> Any:
-    """Return messages as Kafka's connector gives them, for value, partition and offset."""
-    return spark.createDataFrame(
-        [(None if v is None else v.encode(), "t", p, o) for v, p, o in messages],
-        "value binary, topic string, partition int, offset long",
-    )
-
-
-def test_kafka_messages_are_decoded(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tidelog.spark import kafka
-
-    sent: list[tuple[str | None, int, int]] = []
-    asked: list[str] = []
-
-    def poll(self: kafka.KafkaSource, session: Any, offsets: Any) -> Any:
-        # The connector is a jar that is not here; the offsets do what it would do with them.
-        asked.append(kafka.starting(offsets))
-        new = [m for m in sent if m[2] >= int(offsets.get(f"t:{m[1]}", 0))]
-        frame = self.decoded(kafka_frame(session, new))
-        return kafka.Batch([kafka.Part(frame=frame)], {}, marks_of=kafka.next_offsets)
-
-    monkeypatch.setattr(kafka.KafkaSource, "poll", poll)
-    folder = Folder(tmp_path)
-    source = Source("edge", "kafka", mode="changes", options={"subscribe": "t"})
-    sent += [
-        ('{"op": "+", "x": 1, "y": 2}', 0, 5),
-        ('{"op": "+", "x": 2, "y": 3}', 1, 0),
-        ("{oops", 0, 6),
-        (None, 0, 7),
-    ]
-    done = folder.run(spark, source)
-    assert [(d.received, d.quarantined) for d in done] == [(3, 1)]
-    sent += [('{"op": "-", "x": 1, "y": 2}', 0, 8), ('{"op": "+", "x": 1, "y": 2}', 0, 9)]
-    sent.append(('{"op": "-", "x": 1, "y": 2}', 0, 10))
-    assert [d.received for d in folder.run(spark, source)] == [3]
-    assert folder.rows("reach") == {(2, 3)}
-    after = '{"t": {"0": 7, "1": 1}}'
-    assert asked == ["earliest", after, after, '{"t": {"0": 11, "1": 1}}']
-    assert [bad["row"] for bad in folder.quarantined()] == ["{oops"]
 
 
 def test_a_mode_that_a_format_cannot_have_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_the_alerts_are_those_of_the_payments(
     with Pipeline.from_file(tmp_path / "fraud.toml") as pipeline:
         done = pipeline.run(spark)
         assert pipeline.totals().quarantined == 1
-    assert [epoch.epoch for epoch in done] == [0, 1, 2, 3]
+    assert [epoch.epoch for epoch in done] == [0]
     payments = kept_payments(tmp_path)
     by_account: dict[str, list[tuple[dt.datetime, Decimal, int]]] = {}
     for number, (account, at, amount) in payments.items():
@@ -62,6 +62,8 @@ def test_the_alerts_are_those_of_the_payments(
                 alerts.add((account, number, at, amount))
     found = pq.read_table(tmp_path / "out" / "alert").to_pylist()
     assert alerts
+    for row in found:  # Spark writes moments, in UTC
+        row["at"] = row["at"].replace(tzinfo=None)
     assert {tuple(row.values()) for row in found} == alerts
     assert len(found) == len(alerts)
     risks = {row["account"]: row for row in pq.read_table(tmp_path / "out" / "risk").to_pylist()}

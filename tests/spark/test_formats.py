@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 
 from tests.spark.piping import PROGRAM, Folder, expected
 from tidelog.errors import DataError
-from tidelog.spark import Sink
+from tidelog.spark import Sink, Source
+
+pytestmark = pytest.mark.sampled(6)
 
 EDGES = {(1, 2), (2, 3), (5, 6)}
 MORE = {(3, 4), (6, 1)}
@@ -127,7 +130,7 @@ def test_files_are_taken_in_portions(spark: Any, tmp_path: Path) -> None:
     for i in range(5):
         folder.write(f"edge/{i}.csv", f"{i},{i + 1}\n")
     done = folder.run(spark, folder.source("edge", "csv", files_per_epoch=2))
-    assert [(d.received, d.waiting) for d in done] == [(2, 3), (2, 1), (1, 0)]
+    assert [d.received for d in done] == [2, 2, 1]
     assert folder.rows("reach") == {(i, j) for i in range(6) for j in range(6) if i < j}
 
 
@@ -164,3 +167,60 @@ def test_a_file_that_spark_cannot_read_is_an_error_of_ours(spark: Any, tmp_path:
     folder.write("edge/a.parquet", "not parquet")
     with pytest.raises(DataError, match="source `edge`: Spark cannot read"):
         folder.run(spark, folder.source("edge", "parquet"))
+
+
+def test_nulls_are_refused_or_replaced(spark: Any, tmp_path: Path) -> None:
+    program = ".decl p(x: number, m: decimal(9, 2), s: symbol)\n"
+    folder = Folder(tmp_path, program)
+    folder.write("p/a", '{"x": 1}\n{"x": 2, "m": "2.50", "s": null}\n{"m": "1.00", "s": "z"}\n')
+    source = folder.source("p", "json", nulls={"m": "0.10", "s": "none"})
+    (done,) = folder.run(spark, source, sinks=[])
+    assert (done.received, done.quarantined) == (3, 1)
+    assert folder.rows("p") == {(1, Decimal("0.10"), "none"), (2, Decimal("2.50"), "none")}
+    with pytest.raises(DataError, match=r"`nulls` .* names `t`, which"):
+        folder.pipeline(folder.source("p", "json", nulls={"t": "0"}))
+
+
+def test_columns_are_made_by_expressions(spark: Any, tmp_path: Path) -> None:
+    program = ".decl p(x: number, s: symbol)\n"
+    folder = Folder(tmp_path, program)
+    folder.write("p/a", "n,name\n20,ann\n30,bo\n")
+    source = folder.source(
+        "p", "csv", options={"header": "true"}, select=["n / 10 AS x", "upper(name) AS s"],
+        schema="n int, name string",
+    )  # fmt: skip
+    with pytest.raises(DataError, match="column `x` is of type double"):
+        folder.run(spark, source, sinks=[])
+    source = replace(source, select=["cast(n / 10 AS int) AS x", "upper(name) AS s"])
+    folder = Folder(tmp_path / "again", program)
+    folder.write("p/a", "n,name\n20,ann\n30,bo\n")
+    folder.run(spark, replace(source, path=str(folder.path / "in" / "p")), sinks=[])
+    assert folder.rows("p") == {(2, "ANN"), (3, "BO")}
+
+
+def test_folders_are_nested_and_state_columns(spark: Any, tmp_path: Path) -> None:
+    program = ".decl p(day: symbol, x: number)\n"
+    folder = Folder(tmp_path, program)
+    source = folder.source("p", "csv", options={"header": "true"})
+    folder.write("p/day=007/a.csv", "x\n1\n")
+    folder.write("p/day=008/a.csv", "x\n1\n2\n")
+    assert sum(d.received for d in folder.run(spark, source, sinks=[])) == 3
+    folder.write("p/day=009/a.csv", "x\n3\n")
+    assert [d.received for d in folder.run(spark, source, sinks=[])] == [1]
+    assert folder.rows("p") == {("007", 1), ("008", 1), ("008", 2), ("009", 3)}
+    other = Folder(tmp_path / "nested", ".decl p(x: number)\n")
+    for at, name in enumerate(("one/a.json", "two/a.json", "two/three/a.json")):
+        other.write(f"p/{name}", f'{{"x": {at}}}\n')
+    other.run(spark, other.source("p", "json"), sinks=[])
+    assert other.rows("p") == {(0,), (1,), (2,)}
+
+
+def test_a_streaming_frame_is_a_source(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("edge/a.csv", "1,2\n2,3\n")
+    frame = spark.readStream.schema("x int, y int").csv(str(tmp_path / "in" / "edge"))
+    (done,) = folder.run(spark, Source("edge", frame=frame))
+    assert done.received == 2
+    folder.write("edge/b.csv", "3,4\n")
+    assert [d.received for d in folder.run(spark, Source("edge", frame=frame))] == [1]
+    assert (1, 4) in folder.rows("reach")

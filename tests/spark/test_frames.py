@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tidelog
 from tests.spark.piping import PROGRAM, Folder, expected
 from tidelog.errors import DataError, UsageError
-from tidelog.spark import Source, batch_writer, view
+from tidelog.spark import Sink, Source, batch_writer, view
+from tidelog.spark.views import opened
+
+pytestmark = pytest.mark.sampled(3)
 
 EDGES = [(1, 2), (2, 3), (3, 1)]
 
@@ -77,3 +85,59 @@ def test_a_streaming_query(spark: Any, tmp_path: Path) -> None:
         query.awaitTermination()
         assert pipeline.epoch == 2
     assert folder.rows("reach") == expected(PROGRAM, {"edge": EDGES}, "reach")
+
+
+ON_CONNECT = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from tests.spark.piping import Folder
+from tidelog.spark import Source, batch_writer, open_session
+remote, path = sys.argv[1:]
+spark = open_session("batches", remote=remote)
+folder = Folder(Path(path))
+pipeline = folder.pipeline(Source("edge", "batches"))
+writing = (
+    spark.readStream.schema("x int, y int").option("maxFilesPerTrigger", 1)
+    .csv(path + "/in/edge")
+    .writeStream.foreachBatch(batch_writer(pipeline, "edge"))
+    .option("checkpointLocation", path + "/checkpoint").trigger(availableNow=True)
+)
+for attempt in range(10):
+    try:
+        query = writing.start()
+        break
+    except Exception as error:  # Spark gives its worker ten seconds, whatever else runs here
+        if "failed to connect back" not in str(error) or attempt == 9:
+            raise
+query.awaitTermination()
+assert query.exception() is None, query.exception()
+"""
+
+
+def test_a_streaming_query_on_connect(remote: str, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for i, (x, y) in enumerate(EDGES):
+        folder.write(f"edge/{i}.csv", f"{x},{y}\n")
+    paths = [str(Path(tidelog.__file__).parents[1]), str(Path(__file__).parents[2])]
+    done = subprocess.run(
+        [sys.executable, "-c", ON_CONNECT, remote, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert folder.rows("reach") == expected(PROGRAM, {"edge": EDGES}, "reach")
+
+
+def test_a_batch_writer_is_pickled_as_a_declaration(tmp_path: Path) -> None:
+    sinks = [Sink("reach", path=str(tmp_path / "out"))]
+    with Folder(tmp_path).pipeline(Source("edge", "batches"), sinks=sinks) as pipeline:
+        writer = batch_writer(pipeline, "edge")
+        copied = pickle.loads(pickle.dumps(writer))
+        assert copied is not writer
+        again = opened(pipeline.declaration)
+        assert again is opened(pipeline.declaration)
+        assert again.declaration == pipeline.declaration
+    pipeline = Folder(tmp_path).pipeline(Source("edge", frame=object()))
+    with pytest.raises(UsageError, match="another one"):
+        pickle.dumps(batch_writer(pipeline, "edge"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
-from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -14,22 +12,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.seeds import seeded
 from tidelog import Program
 from tidelog.spark import Source
+from tidelog.spark.epoch_input import EpochInput
 from tidelog.spark.listing import list_files
-from tidelog.spark.sources import FileSource
+from tidelog.spark.source_files import FileSource
+from tidelog.spark.sources import Batch
 
 PROGRAM = """
 .decl two(x: number, y: symbol)
 .decl one(x: symbol)
 .decl typed(n: number, f: float, s: symbol, b: bool, d: date, t: timestamp, m: decimal(9, 2))
 """
-
-
-def seed() -> int:
-    number = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"TIDELOG_SEED={number}")
-    return number
 
 
 def source(path: Path, relation: str, format: str, **keys: Any) -> FileSource:
@@ -42,21 +37,23 @@ def by_both(spark: Any, polled: FileSource) -> tuple[Any, Any]:
     """Return the rows as they are read here, and as Spark reads them, both checked."""
     files = list_files(polled.spec.path, spark)
     groups = polled._by_schema(files, spark)
-    ranks = {file.name: rank for rank, file in enumerate(files)}
     here, there = [], []
     for group in groups:
         table = polled._read_here(group, spark)
         if table is None:
             return None, None
         here.append(checked(polled, table, {}))
-        frame = polled._part(polled._frame(group, spark), True, ranks=ranks).frame
-        there.append(checked(polled, frame.toArrow(), ranks))
+        polled.started = True
+        read = EpochInput(spark, [(polled, Batch([polled._part(group, spark)], {}, group))])
+        tables = read.tables()
+        empty = polled._part(group, spark).frame.limit(0).toArrow()
+        there.append(checked(polled, tables.get(0, empty), read.known_files))
     return here, there
 
 
-def checked(polled: FileSource, table: Any, ranks: Mapping[str, int]) -> Any:
-    found = polled.checker.check(table, ranks, "")
-    came = None if found.came is None else found.came.tolist()
+def checked(polled: FileSource, table: Any, files: Any) -> Any:
+    found = polled.checker.check(table, files)
+    came = None if found.inserted is None else found.inserted.tolist()
     rows = list(found.rows)
     if polled.spec.mode == "append":  # Spark gives them as its tasks come to an end
         rows.sort()
@@ -80,7 +77,7 @@ def some_csv(rng: Random, columns: int, separator: str) -> str:
 
 @pytest.mark.parametrize("relation", ["one", "two"])
 def test_csv_is_read_as_spark_reads_it(spark: Any, tmp_path: Path, relation: str) -> None:
-    rng = Random(seed())
+    rng = seeded("csv is read as spark reads it")
     names = {"one": ["x"], "two": ["x", "y"]}[relation]
     seen = 0
     for number in range(25):
@@ -212,7 +209,7 @@ def some_json(rng: Random) -> str:
 
 
 def test_json_is_read_as_spark_reads_it(spark: Any, tmp_path: Path) -> None:
-    rng = Random(seed())
+    rng = seeded("json is read as spark reads it")
     seen = 0
     for number in range(20):
         folder = tmp_path / str(number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 from typing import Any
 
@@ -10,18 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.seeds import seeded
 from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import CheckedRows
 from tidelog.spark.checking import Checked
-from tidelog.spark.netting import difference, net
+from tidelog.spark.epoch_changes import difference, net
 
 NAN = float("nan")
-
-
-def seed() -> int:
-    number = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"TIDELOG_SEED={number}")
-    return number
 
 
 def given(rows: list[Any], in_columns: bool) -> CheckedTable | CheckedRows:
@@ -42,7 +36,7 @@ def some_rows(rng: Random, n: int) -> list[Any]:
 
 @pytest.mark.parametrize("in_columns", [True, False])
 def test_the_last_word_counts(in_columns: bool) -> None:
-    rng = Random(seed())
+    rng = seeded("the last word counts")
     for _ in range(200):
         last: dict[Any, bool] = {}
         parts = []
@@ -63,7 +57,7 @@ def test_the_last_word_counts(in_columns: bool) -> None:
 
 @pytest.mark.parametrize("in_columns", [True, False])
 def test_snapshots_differ_by_what_came_and_what_went(in_columns: bool) -> None:
-    rng = Random(seed())
+    rng = seeded("snapshots differ by what came and what went")
     for _ in range(100):
         before = some_rows(rng, rng.randrange(9))
         pieces = [some_rows(rng, rng.randrange(9)) for _ in range(rng.randrange(3))]

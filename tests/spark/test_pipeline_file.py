@@ -86,7 +86,7 @@ def test_what_is_left_out_has_a_value(tmp_path: Path) -> None:
         ('program = "fraud.dl"', "", "[pipeline]: `program` is missing"),
         ('program = "fraud.dl"', 'program = "no.dl"', "[pipeline]: there is no program `"),
         ('placement = "auto"', 'placement = "drivr"', "did you mean `driver`?"),
-        ('placement = "auto"', 'placement = "relational"', "`relational` is not there yet"),
+        ('placement = "auto"', 'placement = "relational"', "must be one of auto, driver, sharded"),
         ("shards = 4", "shards = 0", "`shards` is 1 or more, not 0"),
         (
             'relation = "payment"',
@@ -100,23 +100,35 @@ def test_what_is_left_out_has_a_value(tmp_path: Path) -> None:
             "a source names the relation `paymnt`, which the program does not declare"
             "\n  help: did you mean `payment`?",
         ),
-        ('mode = "append"', 'mode = "apend"', "[[source]] number 1: `mode` is one of append, "),
+        (
+            'mode = "append"',
+            'mode = "apend"',
+            "[[source]] number 1: `mode` must be one of",
+        ),
         ('path = "in/payment"', "", "number 1: a source of format `csv` needs a `path`"),
         ("header = true", "header = [1]", "`options`: `header` must be text, not [1]"),
         ('account = "acct"', 'acount = "acct"', "which `payment(account: symbol, amount: number)`"),
-        ("[[sink]]", "[sink]", "[sink]: is one table\n  help: write [[sink]], for each one"),
+        (
+            "[[sink]]",
+            "[sink]",
+            "[sink]: must be a list of tables\n  help: write [[sink]] for each one",
+        ),
         (
             'view = "fraud"',
             'view = "frauds"',
             "a sink names the view `frauds`, which the program does not declare",
         ),
-        ('what = "table"', 'what = "tabel"', "[[sink]] number 1: `what` is one of table, changes"),
+        (
+            'what = "table"',
+            'what = "tabel"',
+            "[[sink]] number 1: `what` must be one of table",
+        ),
         (
             'format = "parquet"\npath = "out/fraud"',
             'format = "jdbc"',
             "needs the options `url` and `dbtable`",
         ),
-        ('"out/fraud"', '"out/fraud', "this is not TOML: "),
+        ('"out/fraud"', '"out/fraud', "invalid TOML: "),
     ],
 )
 def test_a_mistake_is_named_with_its_place(
@@ -135,5 +147,31 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_names_that_pipelines_use_themselves(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="`tidelog_offsets` is a name that pipelines use"):
+    with pytest.raises(UsageError, match="`tidelog_offsets` is a name reserved for pipelines"):
         Pipeline(".decl tidelog_offsets(x: number)", state=tmp_path, sources=[])
+
+
+def test_values_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = GOOD.replace("header = true", 'header = true, password = "${FRAUD_PASS}"')
+    file = write(tmp_path, text)
+    monkeypatch.delenv("FRAUD_PASS", raising=False)
+    with pytest.raises(UsageError, match=r"number 1: `options`: `password`: .* no variable"):
+        read_pipeline_file(file)
+    monkeypatch.setenv("FRAUD_PASS", "open sesame")
+    spec = read_pipeline_file(file)
+    assert spec.sources[0].options["password"] == "open sesame"
+    assert "sesame" not in repr(spec)
+
+
+def test_addresses(tmp_path: Path) -> None:
+    text = GOOD.replace('"in/payment"', f'"file://{tmp_path}/in"').replace(
+        '"out/fraud"', '"dbfs:/out"'
+    )
+    state = f'"file:{tmp_path}/s"'
+    spec = read_pipeline_file(write(tmp_path, text.replace('state = "state"', f"state = {state}")))
+    assert spec.sources[0].path == f"{tmp_path}/in"
+    assert spec.sources[1].path == "s3a://bucket/account"
+    assert spec.sinks[0].path == "dbfs:/out"
+    assert spec.state == tmp_path / "s"
+    with pytest.raises(UsageError, match="`state` must be a path on this machine"):
+        read_pipeline_file(write(tmp_path, GOOD.replace('"state"', '"s3a://bucket/state"')))

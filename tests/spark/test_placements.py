@@ -1,12 +1,11 @@
 """The same programs and epochs on the kernel, on driver and on sharded: all as the reference says.
 
 Each pipeline is given the changes of an epoch as rows, below its sources: those have tests of their
-own. TIDELOG_SEED sets the first seed, TIDELOG_PROGRAMS how many there are.
+own.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -16,19 +15,21 @@ from typing import Any, TypeAlias
 import pytest
 
 import tidelog
-from tests.generators.programs import RandomCase, check_cases, random_case, seed_blocks
+from tests.generators.programs import RandomCase, check_cases, random_case
 from tests.maintain.shapes import SHAPES
+from tests.samples import sample, until
+from tests.seeds import case_seeds
 from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
 from tidelog.plan import order
-from tidelog.plan.sharding import NotSharded
-from tidelog.plan.sharding_search import shard
 from tidelog.reference import evaluate
-from tidelog.spark.placement_driver import DriverPlacement, with_memory
+from tidelog.sharding.search import shard
+from tidelog.sharding.sharding import NotSharded
+from tidelog.spark.epoch_changes import EpochChanges
+from tidelog.spark.placement_driver import DriverPlacement, with_offsets
 from tidelog.spark.placement_sharded import ShardedPlacement
-from tidelog.spark.remembered import Changes
 
-PROGRAMS = max(1, int(os.environ.get("TIDELOG_PROGRAMS", "500")) // 100)
+PROGRAMS = sample(4, 50)
 SHARDS = (1, 2, 5)
 Contents: TypeAlias = Mapping[str, frozenset[Any]]
 Net: TypeAlias = dict[str, tuple[set[Any], set[Any]]]
@@ -53,7 +54,7 @@ class Suite:
             before: Contents = dict.fromkeys(program.relations, frozenset())
             for number, (state, after) in enumerate(zip(given, expected, strict=True)):
                 placement.apply(
-                    Changes(
+                    EpochChanges(
                         {name: set(rows - before[name]) for name, rows in state.items()},
                         {name: set(before[name] - rows) for name, rows in state.items()},
                     )
@@ -83,7 +84,7 @@ class Suite:
         self, program: Program
     ) -> Iterator[tuple[str, DriverPlacement | ShardedPlacement]]:
         folder = self._folder / str(next(self._numbers))
-        yield "driver", DriverPlacement(with_memory(program), folder / "driver", "refuse", 100)
+        yield "driver", DriverPlacement(with_offsets(program), folder / "driver", "refuse", 100)
         for shards in SHARDS:
             sharding = shard(program, shards)
             if not isinstance(sharding, NotSharded):
@@ -97,11 +98,12 @@ class Suite:
 def test_all_placements_agree(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
     suite = Suite(spark, tmp_path)
-    (seeds,) = seed_blocks(PROGRAMS, PROGRAMS, offset=73_000)
+    chosen = case_seeds(10 * PROGRAMS, offset=73_000)
     shapes = SHAPES[:4]  # without programs that fail
-    check_cases(
-        seeds,
-        suite.check,
-        lambda seed: random_case(seed, replace(shapes[seed % 4], epochs=(2, 2))),
-    )
+    for i in until(lambda: suite.epochs >= 3 * PROGRAMS, least=PROGRAMS, most=10 * PROGRAMS):
+        check_cases(
+            chosen[i : i + 1],
+            suite.check,
+            lambda seed: random_case(seed, replace(shapes[seed % 4], epochs=(2, 2))),
+        )
     assert suite.epochs >= 3 * PROGRAMS

@@ -139,5 +139,9 @@ def _rounds(postgres: Server, driver: Driver, folder: Path) -> None:
     assert driver.run() == []
     assert postgres.run(SPENT) == [["a", "11.75", "2025-01-01 00:00:00+00"]]
     assert postgres.run(CHANGES) == CHANGED
+    # Each sink has its epoch in the database, and nothing else is left there.
+    assert postgres.run("select epoch from tidelog_epochs") == [["1"], ["1"]]
+    left = postgres.run("select tablename from pg_tables where tablename like 'tidelog%'")
+    assert left == [["tidelog_epochs"]]
     postgres.run("alter table payment rename column amount to value")
     assert driver.run() == [(3, 3, 0, 0)]  # another schema: no row fits, so all stays as it is

@@ -14,7 +14,7 @@ from tidelog.spark import EpochDone
 
 DONE = EpochDone(
     epoch=7, received=1200, accepted=1199, quarantined=1, inserted=1100, deleted=3, written=42,
-    how="update", waiting=5, lag=1.25, seconds=0.5,
+    how="update", lag=1.25, seconds=0.5, jobs=3, tasks=8,
 )  # fmt: skip
 
 
@@ -23,7 +23,7 @@ def test_a_line(capsys: pytest.CaptureFixture[str]) -> None:
         show(DONE)
     line = (
         "epoch 7, 1,200 rows in, 1 quarantined, +1,100 -3 given, 42 rows out,"
-        " lag 1.2 s (5 waiting), update, 0.50 s"
+        " lag 1.2 s, update, 3 jobs, 8 tasks, 0.50 s"
     )
     assert capsys.readouterr().err == f"{line}\n"
     assert describe(DONE) == line
@@ -32,7 +32,7 @@ def test_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_table() -> None:
     out = io.StringIO()
     Console(file=out, width=120).print(_table("roads", deque([DONE])))
-    for word in ("roads", "rows in", "1,200", "+1,100 -3", "1.2 s (5 waiting)", "update", "0.50 s"):
+    for word in ("roads", "rows in", "1,200", "+1,100 -3", "1.2 s", "update", "0.50 s"):
         assert word in out.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from tidelog.errors import UsageError
 from tidelog.spark import open_session
+from tidelog.spark.environment import Taken, expand, scrub
+from tidelog.spark.session import ui_address, using_session
 
 WITHOUT = """
 import sys
@@ -45,6 +48,42 @@ def test_a_session_is_here_or_there() -> None:
 def test_the_settings_of_a_session(spark: Any) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.master") == "local[*, 4]"
-    java = spark.conf.get("spark.driver.extraJavaOptions")
-    assert "log4j2.properties" in java  # ours
-    assert "derby" in java  # and those of the tests
+    assert spark.conf.get("spark.sql.streaming.minBatchesToRetain") == "10"
+    assert spark.conf.get("spark.ui.showConsoleProgress") == "false"
+    assert "derby" in spark.conf.get("spark.driver.extraJavaOptions")  # the tests' own
+    assert ui_address(spark).startswith("http://127.0.0.1:")
+
+
+def test_an_active_session_is_used(spark: Any) -> None:
+    key = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(key)
+    with using_session("x", settings={key: "17", "spark.driver.memory": "1g"}) as session:
+        assert session is spark
+    assert not spark.sparkContext._jsc.sc().isStopped()
+    assert spark.conf.get(key) == "17"
+    spark.conf.set(key, before)
+
+
+def test_an_active_session_stays_where_it_is(spark: Any) -> None:
+    with pytest.raises(UsageError, match=r"at `local\[\*, 4\]`, not at `spark://there`"):
+        open_session("x", master="spark://there")
+    with pytest.raises(UsageError, match="not at `sc://there`"):
+        open_session("x", remote="sc://there")
+    with pytest.raises(UsageError, match=r"`spark.driver.memory` cannot be changed"):
+        open_session("x", settings={"spark.driver.memory": "9g"})
+
+
+def test_values_from_the_environment_are_not_shown() -> None:
+    url = expand("jdbc:x?password=${PASS}&user=$${PASS}", {"PASS": "open sesame"})
+    assert url == "jdbc:x?password=open sesame&user=${PASS}"
+    assert "sesame" not in repr({"url": url})
+    assert "sesame" not in repr(pickle.loads(pickle.dumps(url)))
+    assert (
+        scrub(f"no connection to {url}") == "no connection to jdbc:x?password=${PASS}&user=${PASS}"
+    )
+    assert isinstance(url, Taken)
+    assert not isinstance(expand("5 $ {x}", {}), Taken)
+    with pytest.raises(UsageError, match="the environment has no variable `PASS`"):
+        expand("${PASS}", {})
+    with pytest.raises(UsageError, match="must be followed by the name"):
+        expand("${PASS", {})

@@ -1,37 +1,39 @@
-"""The sharded placement without Spark: random histories, reopened, staged and late, are exact."""
+"""The sharded placement without Spark: random histories, reopened and late, are exact."""
 
 from __future__ import annotations
 
 import gc
-import os
+import pickle
 import weakref
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidelog
-from tests.generators.programs import RandomCase, check_cases, random_case, seed_blocks
+from tests.generators.programs import RandomCase, check_cases, random_case
 from tests.maintain.shapes import SHAPES
-from tidelog.engine import shard_state
+from tests.samples import sample, until
+from tests.seeds import case_seeds
 from tidelog.errors import StateError, UsageError
+from tidelog.io.offsets import RowCounts
 from tidelog.logic.program import Program
 from tidelog.plan import order
-from tidelog.plan.sharding import NotSharded
-from tidelog.plan.sharding_search import shard
 from tidelog.reference import evaluate
-from tidelog.spark import placement_sharded, shard_letter, shard_task
+from tidelog.sharding import shard_state
+from tidelog.sharding.search import shard
+from tidelog.sharding.sharding import NotSharded
+from tidelog.spark import placement_sharded, shard_task
+from tidelog.spark.epoch_changes import EpochChanges
 from tidelog.spark.placement_sharded import ShardedPlacement
-from tidelog.spark.remembered import Changes, Count
-from tidelog.spark.shard_job import Told, here
-from tidelog.spark.sparing import Spared
+from tidelog.spark.shard_epoch import EpochWork, arrived, done_in
+from tidelog.spark.worker_process import GcFreeze
 
-PROGRAMS = int(os.environ.get("TIDELOG_PROGRAMS", "500")) // 25
+PROGRAMS = sample(12, 200)
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +43,29 @@ def nothing_kept() -> Iterator[None]:
     shard_task._kept.clear()
 
 
-def by_letter(work: shard_task.Work) -> list[Told]:
-    """Do work in this process, as it comes out of a letter."""
-    got = shard_letter.read(shard_letter.written(work))
-    assert got == work
-    return here(got)
+def through_a_shuffle(
+    work: EpochWork, tables: Mapping[int, Any], shards: int
+) -> list[tuple[int, dict[str, Any]]]:
+    """Do an epoch in this process, with rows as the shuffle brings them to the tasks."""
+    work = pickle.loads(pickle.dumps(work))
+    found = []
+    for own in range(shards):
+        batches = [
+            pa.RecordBatch.from_pydict(
+                {
+                    "shard": pa.array([own], pa.int32()),
+                    "source": pa.array([source], pa.int32()),
+                    "received": pa.array([len(table)], pa.int64()),
+                    "bad": pa.array([None], pa.string()),
+                    "data": pa.array([shard_task.as_bytes(table)], pa.binary()),
+                }
+            )
+            for source, parts in tables.items()
+            for number, table in parts
+            if number == own
+        ]
+        found.append((own, done_in(work, own, arrived(iter(batches), work.checks))))
+    return found
 
 
 class Histories:
@@ -65,9 +85,7 @@ class Histories:
         views = list(program.relations)
 
         def opened() -> ShardedPlacement:
-            found = ShardedPlacement(program, folder, sharding.grid.sides, 1000, views)
-            found._run = by_letter
-            return found
+            return ShardedPlacement(program, folder, sharding.grid.sides, 1000, views)
 
         placement = opened()
         before: Mapping[str, Any] = {}
@@ -76,11 +94,11 @@ class Histories:
         number = 0
         for state in case.states():
             number += 1
-            changes = Changes(
+            changes = EpochChanges(
                 {name: set(rows - given[name]) for name, rows in state.items()},
                 {name: set(given[name] - rows) for name, rows in state.items()},
                 {"source": {f"file{number}": "x"}},
-                {"source": Count(2, 1, 1)},
+                {"source": RowCounts(2, 1, 1)},
             )
             try:
                 after = evaluate(program, state)
@@ -105,7 +123,7 @@ class Histories:
             for name, rows in after.items():
                 assert placement.rows(name) == rows, f"rows of {name}, epoch {number}"
                 assert set(placement.given(name)) == state[name]
-        assert placement.counts()["source"] == Count(
+        assert placement.counts()["source"] == RowCounts(
             2 * len(contents), len(contents), len(contents)
         )
         assert placement.counts().keys() == {"source"}
@@ -132,20 +150,21 @@ class Histories:
                 assert placement.unchanged(name, since) == (not expected)
 
 
-@pytest.mark.parametrize("way", ["sent", "read"])
+@pytest.mark.parametrize("way", ["here", "shuffled"])
 def test_random_histories(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
     monkeypatch.setattr(shard_state, "_LEAST_LOG", 600)  # snapshots all the time
-    if way == "read":
-        monkeypatch.setattr(placement_sharded, "_SENT", -1)
-    histories = Histories(tmp_path, forget=2 if way == "sent" else 3)
-    (seeds,) = seed_blocks(PROGRAMS, PROGRAMS, offset=71_000 if way == "sent" else 72_000)
-    check_cases(
-        seeds,
-        histories.check,
-        lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(6, 6))),
-    )
-    assert histories.epochs > 2 * PROGRAMS
+    if way == "shuffled":
+        monkeypatch.setattr(placement_sharded, "in_this_process", through_a_shuffle)
+    histories = Histories(tmp_path, forget=2 if way == "here" else 3)
+    chosen = case_seeds(10 * PROGRAMS, offset=71_000 if way == "here" else 75_000)
+    for i in until(lambda: histories.epochs > PROGRAMS, least=PROGRAMS, most=10 * PROGRAMS):
+        check_cases(
+            chosen[i : i + 1],
+            histories.check,
+            lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(6, 6))),
+        )
+    assert histories.epochs > PROGRAMS
 
 
 PROGRAM = Program.parse(
@@ -154,8 +173,8 @@ PROGRAM = Program.parse(
 )
 
 
-def rows(*numbers: int) -> Changes:
-    return Changes({"a": {(n, f"s{n}") for n in numbers}, "b": {(n,) for n in numbers}})
+def rows(*numbers: int) -> EpochChanges:
+    return EpochChanges({"a": {(n, f"s{n}") for n in numbers}, "b": {(n,) for n in numbers}})
 
 
 def test_what_was_not_committed_has_not_happened(
@@ -177,22 +196,6 @@ def test_what_was_not_committed_has_not_happened(
     placement.close()
 
 
-def test_rows_that_are_staged_were_checked_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(placement_sharded, "_SENT", -1)
-    told: list[int] = []
-    placement = ShardedPlacement(
-        PROGRAM, tmp_path, (2,), 10, set_apart=lambda epoch, bad: told.append(epoch)
-    )
-    changes = rows(1, 2)
-    changes.counts["files"] = Count(5, 4, 1)
-    placement.apply(changes)
-    assert not told, "the quarantine is written by whoever has checked"
-    assert placement.counts() == {"files": Count(5, 4, 1)}
-    placement.close()
-
-
 def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
     placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
     with pytest.raises(StateError, match="is open for writing"):
@@ -205,41 +208,19 @@ def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
     placement.close()
 
 
-def test_attempts_of_a_partition_take_one_shard_and_partitions_all(tmp_path: Path) -> None:
-    seed = int(os.environ.get("TIDELOG_SEED", "0")) or int.from_bytes(os.urandom(4), "big")
-    print(f"TIDELOG_SEED={seed}")
-    rng = Random(seed)
-    for number in range(30):
-        shards = rng.randint(1, 6)
-        work = shard_task.Work("", "", "", "", (shards,), None, f"job{number}")
-        work = replace(work, folder=str(tmp_path))
-        folder = tmp_path / "claims" / work.token
-        folder.mkdir(parents=True)
-        if shards > 1 and number % 2:  # an attempt that met another one, and died
-            (folder / "1").write_text("0")
-            (folder / "0").write_text("0")
-            (folder / "partition-0").write_text("0")
-        attempts = [partition for partition in range(shards) for _ in range(3)]
-        rng.shuffle(attempts)
-        with ThreadPoolExecutor(len(attempts)) as pool:
-            got = list(pool.map(lambda p, w=work: (p, shard_task._claimed(w, p)), attempts))
-        assert len(set(got)) == shards
-        assert {shard for _, shard in got} == set(range(shards))
-
-
 def test_a_shard_that_is_let_go_gives_its_memory_back(tmp_path: Path) -> None:
     placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
     placement.apply(rows(1, 2, 3))
     engines = [weakref.ref(shard.engine) for shard in shard_task._kept.values()]
     try:
-        Spared.at_task()
+        GcFreeze.freeze()
         assert gc.get_freeze_count()
         shard_task.forget()
         assert not gc.get_freeze_count()
         gc.collect()
         assert [engine() for engine in engines] == [None, None]
     finally:
-        Spared.nothing()
+        GcFreeze.unfreeze()
         placement.close()
 
 
@@ -266,17 +247,17 @@ def test_files_that_are_damaged_are_noticed(tmp_path: Path) -> None:
 def test_old_epochs_and_their_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shard_state, "_LEAST_LOG", 1)
     monkeypatch.setattr(placement_sharded, "_CLEAN", 4)
-    monkeypatch.setattr("tidelog.spark.shard_manifest._EVERY", 3)
+    monkeypatch.setattr("tidelog.sharding.manifest._EVERY", 3)
     placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 2, ["v"])
     for n in range(21):
         changes = rows(n)
-        changes.marks["s"] = {f"f{n}": "x"}
+        changes.offsets["s"] = {f"f{n}": "x"}
         placement.apply(changes)
     assert len(placement._epochs.numbers()) <= 6
     assert sum(1 for _ in (tmp_path / "changes").iterdir()) <= 6
     assert sum(1 for _ in (tmp_path / "memory").iterdir()) <= 2
     assert sum(1 for _ in (tmp_path / "shards" / "0").iterdir()) < 25
-    with pytest.raises(UsageError, match="is not kept any more"):
+    with pytest.raises(UsageError, match="are no longer retained"):
         list(placement.changes("v", 3))
     placement.close()
     placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 2, ["v"])

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel.join import DEAD, DEAD_NOW, FLAG
+from tidelog.kernel.marks import ALIVE, DEAD, DEAD_NOW, FLAG, GONE
 from tidelog.store import index as indexes
 from tidelog.store.index import MOST_RUNS, Index
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import ALIVE, GONE, sort_words
+from tidelog.store.run import sort_words
 from tidelog.store.versions import Version
 
 Row = tuple[int, ...]
@@ -80,7 +80,7 @@ def shown_by(relation: StoredRelation, index: Index, version: Version) -> list[R
 
 def compare(relation: StoredRelation, model: Model) -> None:
     """Assert that the relation is what the model says, in every order and version."""
-    relation._check()
+    relation.check()
     for version in Version:
         expected = sorted(model.shown(version))
         assert rows_of(relation, relation.rows(version)) == expected, version
@@ -267,12 +267,11 @@ class Driver:
         inner.replace()
         if self.rng.random() < 0.5:
             inner.index()
-        self.relation.replace_at_commit(other)
+        delta = self.relation.replace_at_commit(other)
         old, new = set(self.model.runs), set(inner.model.runs)
-        delta = self.relation.delta
         assert rows_of(self.relation, delta.inserted) == sorted(new - old)
         assert rows_of(self.relation, delta.deleted) == sorted(old - new)
-        self.relation._check()
+        self.relation.check()
         for version, expected in (
             (Version.OLD, old),
             (Version.NEW, new),

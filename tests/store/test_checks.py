@@ -1,4 +1,4 @@
-"""`_check` finds what is broken, and what once went wrong stays right."""
+"""`check` finds what is broken, and what once went wrong stays right."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.store.model import rows_of, words_of
-from tidelog.kernel.join import DEAD, DEAD_NOW, FLAG
+from tidelog.kernel.marks import DEAD, DEAD_NOW, FLAG, GONE
 from tidelog.store import index
 from tidelog.store.domain import Domain
 from tidelog.store.index import MOST_RUNS
 from tidelog.store.merging import merge
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import GONE, Run, compact_counts
+from tidelog.store.run import Run, compact_counts
 from tidelog.store.versions import Version
 
 ROWS = [(a, b) for a in range(5) for b in range(4)]
@@ -120,7 +120,7 @@ def hold_twice(relation: StoredRelation) -> None:
         order.runs.append(
             Run(order.runs[0].words[:, :1], None, None if counts is None else counts[:1])
         )
-        order.forget_table()
+        order.forget_descriptors()
 
 
 def count_elsewhere(relation: StoredRelation) -> None:
@@ -171,10 +171,10 @@ def test_a_broken_relation_is_found(
 ) -> None:
     relation = relation_with(ROWS)
     relation.index(SWAPPED)
-    relation._check()
+    relation.check()
     corrupt(relation)
     with pytest.raises(AssertionError, match=message):
-        relation._check()
+        relation.check()
 
 
 # --- found by these tests ---------------------------------------------------------------------
@@ -188,9 +188,9 @@ def test_an_order_built_during_an_epoch_ends_with_it(raw: bool, commits: bool) -
     relation.add(words_of(relation, [(9, 9)]), None, np.ones(1, np.int64))
     relation.index(SWAPPED)
     relation.set_marks(words_of(relation, [(0, 1), (2, 2), (9, 9)]), marks(3, DEAD_NOW, 1))
-    relation._check()
+    relation.check()
     (relation.commit if commits else relation.abort)()
-    relation._check()
+    relation.check()
     expected = sorted({*ROWS, (9, 9)} - {(2, 2)}) if commits else ROWS
     assert all(shown(relation, version) == expected for version in Version)
     found = relation.find(words_of(relation, [(0, 1), (4, 3)]))
@@ -221,7 +221,7 @@ def test_what_came_and_went_is_in_no_version() -> None:
     assert (found.marks[0], found.counts[0]) == (2, 7)
     relation.set_marks(row, marks(DEAD_NOW))
     relation.commit()
-    relation._check()
+    relation.check()
     assert all(shown(relation, version) == [*ROWS, (8, 8)] for version in Version)
 
 
@@ -260,7 +260,7 @@ def test_a_run_is_apart_from_the_buffer_it_comes_from(raw: bool) -> None:
     every_other = np.zeros(2 * len(ROWS), np.int32)
     relation.replace(buffer[:, : len(ROWS)], every_other[::2], np.ones(len(ROWS), np.int64))
     buffer[:] = 0
-    relation._check()
+    relation.check()
     assert shown(relation, Version.NEW) == ROWS
     part = words[:, ::3]  # and looking up takes any array
     assert relation.find(part).present.all()
@@ -288,7 +288,7 @@ def test_many_small_epochs_leave_few_runs() -> None:
             relation.add(rows, None, np.ones(10, np.int64))
             relation.commit()
             assert all(len(order.runs) < MOST_RUNS for order in relation.indexes.values())
-    relation._check()
+    relation.check()
     assert len(relation) == 10_000
 
 
@@ -301,7 +301,7 @@ def test_runs_far_apart_in_size_are_few_too(monkeypatch: pytest.MonkeyPatch) -> 
         relation.add(words, None, np.ones(size, np.int64))
         relation.commit()
         assert len(relation.primary.runs) < MOST_RUNS
-    relation._check()
+    relation.check()
 
 
 def test_merging_takes_both_counted_or_none() -> None:
@@ -337,5 +337,5 @@ def test_a_new_order_needs_a_current_layout() -> None:
         relation.index(SWAPPED)
     relation.relayout()
     relation.index(SWAPPED)
-    relation._check()
+    relation.check()
     assert shown(relation, Version.NEW) == ROWS

@@ -25,7 +25,7 @@ from tests.typed_values import (
     rows,
     values,
 )
-from tidelog.store.codec import Codec, Table, float_ordinal, float_ordinals, float_value
+from tidelog.store.codec import Codec, Dictionary, float_ordinal, float_ordinals, float_value
 from tidelog.values.order import sort_key
 from tidelog.values.types import (
     BOOL,
@@ -212,7 +212,7 @@ def test_deep_records(type_: Type, value: Any) -> None:
             break
         assert all(a == b for i, (a, b) in enumerate(zip(value, back, strict=True)) if i != inner)
         value, back = value[inner], back[inner]
-    assert len(codec.table(type_)) == DEPTH + 1
+    assert len(codec.dictionary(type_)) == DEPTH + 1
 
 
 def test_deep_sets() -> None:
@@ -231,7 +231,7 @@ def test_parts_are_shared() -> None:
     assert encode((1, (2, None))) == 2
     assert encode((2, None)) == 1
     assert encode((3, (2, None))) == 3
-    assert codec.table(LIST).items == [None, (2, 0), (1, 1), (3, 1)]
+    assert codec.dictionary(LIST).items == [None, (2, 0), (1, 1), (3, 1)]
     tree = codec.encoder(TREE)
     leaf = ("leaf", frozenset())
     assert tree(("root", frozenset([leaf, None]))) == 2
@@ -245,7 +245,7 @@ def test_records_have_their_fields(value: Any) -> None:
 
 
 def test_a_table_numbers_things_as_they_come() -> None:
-    table = Table(first=1)
+    table = Dictionary(first=1)
     assert [table.number(item) for item in "abca"] == [1, 2, 3, 1]
     assert (table.find("c"), table.find("d"), len(table)) == (3, None, 4)
     assert table.items == [None, "a", "b", "c"]

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernel.words import EDGES, LEAST, MOST, as_rows, seeded
+from tests.kernel.words import EDGES, LEAST, MOST, as_rows
+from tests.seeds import seeded
 from tidelog.kernel import rows as kernel
 from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.layout import Layout
@@ -26,15 +27,15 @@ def test_a_widened_domain_covers_what_it_was_widened_for(ranges: list[list[int]]
     domain = Domain()
     seen = [0, 1]
     for low, high in ranges:
-        bits, version, covered = domain.bits, domain.version, domain.covers(low, high)
+        bits, version, covered = domain.bits, domain.generation, domain.covers(low, high)
         assert domain.widen(low, high) == (not covered)
         seen += [low, high]
         assert all(domain.covers(ordinal, ordinal) for ordinal in seen)
         assert domain.covers(min(seen), max(seen))
         assert (
-            (domain.bits, domain.version) == (bits, version)
+            (domain.bits, domain.generation) == (bits, version)
             if covered
-            else (domain.bits > bits and domain.version == version + 1)
+            else (domain.bits > bits and domain.generation == version + 1)
         )
         # Codes fit, keep the order, and are not negative unless raw.
         codes = [ordinal - domain.bias for ordinal in sorted(seen)]
@@ -52,7 +53,7 @@ def test_widening_by_one_value_at_a_time_happens_rarely(start: int) -> None:
     domain = Domain()
     for i in range(200):
         domain.widen(max(start - i, LEAST), min(start + i, MOST))
-    assert domain.version <= 14
+    assert domain.generation <= 14
 
 
 @pytest.mark.parametrize("low", [LEAST, -(2**62), -1, 0])
@@ -109,7 +110,7 @@ def test_levels_are_columns_in_sort_order() -> None:
         order = rng.sample(range(len(domains)), len(domains))
         layout = Layout(order, domains)
         for level, column in enumerate(order):
-            word, shift, mask, before, is_last = (int(v) for v in layout.by_level[level])
+            word, shift, mask, before, is_last = (int(v) for v in layout.by_depth[level])
             assert [word, shift, mask] == layout.by_column[column].tolist()
             assert is_last == (level == len(order) - 1)
             # Everything above this column in its word, the sign included.

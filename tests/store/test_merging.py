@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.kernel.words import seeded
+from tests.samples import until
+from tests.seeds import seeded, seeded_arrays
 from tests.store.model import Driver
 from tests.store.test_relation_model import SHAPES, relation_of, run_steps
-from tidelog.kernel.join import DEAD_NOW
+from tidelog.kernel.marks import DEAD_NOW
 from tidelog.store import index, merging
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
@@ -34,8 +35,9 @@ def test_random_epochs_while_runs_are_merged(
     monkeypatch.setattr(merging.Merge, "_finish", noted)
     rng = seeded(f"merging{shape}{counted}{step}")
     values = [list(column) for column in SHAPES[shape]]
-    relation = relation_of(values, counted, shared=False)
-    run_steps(rng, Driver(rng, relation, values), 500)
+    for _ in until(lambda: any(under_way), least=1, most=10):
+        relation = relation_of(values, counted, shared=False)
+        run_steps(rng, Driver(rng, relation, values), 500)
     assert any(under_way), "no row changed while it was merged"
 
 
@@ -54,13 +56,13 @@ def test_a_commit_copies_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = Domain()
     domain.widen(0, 1 << 20)
     relation = StoredRelation("r", [domain], counted=True)
-    order = np.random.default_rng(1).permutation(20_000)
+    order = seeded_arrays("bounded steps").permutation(20_000)
     for start in range(0, len(order), 4):
         rows = np.sort(order[start : start + 4])[None, :].astype(np.int64)
         relation.add(rows, None, np.ones(4, np.int64))
         relation.commit()
         copied.append(0)
-    relation._check()
+    relation.check()
     assert len(relation) == 20_000
     # A step for each of a few merges under way, and what is small enough for one go.
     assert max(copied) <= 4 * (100 + index._STEPS_PER_ROW * 4)
@@ -85,7 +87,20 @@ def test_rows_that_die_while_they_are_merged_stay_dead(monkeypatch: pytest.Monke
     for under_way in list(relation.primary.merges):
         while under_way in relation.primary.merges:
             relation.primary._advance(under_way, 10)
-    relation._check()
+    relation.check()
     assert len(relation) == 2496
     assert not relation.find(gone).present.any()
     assert len(relation.primary.runs) == 1
+
+
+def test_runs_whose_rows_are_all_dead_leave_no_empty_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two dead runs of similar size are merged with each other, behind a small one that lives."""
+    monkeypatch.setattr(index, "SMALL", 2)
+    domain = Domain()
+    domain.widen(0, 1 << 20)
+    relation = StoredRelation("r", [domain])
+    rows = np.arange(20, dtype=np.int64)[None, :]
+    relation.replace_runs([Run(rows[:, :10]), Run(rows[:, 10:19]), Run(rows[:, 19:])])
+    relation.remove(rows[:, :19].copy())
+    relation.commit()
+    assert [len(run) for run in relation.primary.runs] == [1]

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.seeds import seeded
 from tests.store.model import Driver, compare
 from tests.store.test_relation_model import SHAPES, relation_of
 from tidelog.store import index
@@ -37,7 +38,7 @@ class RelationMachine(RuleBasedStateMachine):
     def start(self, shape: str, counted: bool, shared: bool) -> None:
         values = [list(column[:8]) for column in SHAPES[shape]]
         relation = relation_of(values, counted, shared)
-        self.driver = Driver(random.Random(0), relation, values)
+        self.driver = Driver(seeded("replaced before each draw"), relation, values)
 
     def _draw_from(self, draw: random.Random) -> None:
         self.driver.rng = draw

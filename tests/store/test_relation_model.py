@@ -1,4 +1,4 @@
-"""Random epochs on a stored relation and on a model of it; `_check` and all versions each step."""
+"""Random epochs on a stored relation and on a model of it; `check` and all versions each step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.kernel.words import LEAST, MOST, seeded
+from tests.kernel.words import LEAST, MOST
+from tests.seeds import seeded
 from tests.store.model import Driver, compare
 from tidelog.store import index
 from tidelog.store.domain import Domain

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.kernel.words import EDGES, LEAST, MOST, seeded
+from tests.kernel.words import EDGES, LEAST, MOST
+from tests.seeds import seeded
 from tidelog.kernel import sets as kernel
-from tidelog.store.sets import SetTable
+from tidelog.store.sets import SetDictionary
 
 SPANS: dict[str, Callable[[random.Random], int]] = {
     "few": lambda rng: rng.randint(-4, 4),
@@ -21,7 +22,7 @@ SPANS: dict[str, Callable[[random.Random], int]] = {
 }
 
 
-def change(table: SetTable, numbers: list[int], changes: list[dict[int, bool]]) -> list[int]:
+def change(table: SetDictionary, numbers: list[int], changes: list[dict[int, bool]]) -> list[int]:
     """Return the numbers of sets after their changes: element -> whether it comes."""
     which = [w for w, own in enumerate(changes) for _ in own]
     pairs = [pair for own in changes for pair in sorted(own.items())]
@@ -37,7 +38,7 @@ def change(table: SetTable, numbers: list[int], changes: list[dict[int, bool]]) 
 @pytest.mark.parametrize("span", SPANS)
 def test_random_changes(span: str) -> None:
     rng = seeded(f"sets{span}")
-    draw, table = SPANS[span], SetTable()
+    draw, table = SPANS[span], SetDictionary()
     held = [frozenset[int]() for _ in range(4)]
     numbers = [0] * 4
     known: dict[frozenset[int], int] = {frozenset(): 0}
@@ -58,7 +59,7 @@ def test_random_changes(span: str) -> None:
             assert table.find(elements) == number
             assert known.setdefault(elements, number) == number, "equal sets, two numbers"
         assert table.sizes(np.array(numbers)).tolist() == [len(elements) for elements in held]
-    table._check()
+    table.check()
     assert len(set(known.values())) == len(known), "one number, two sets"
 
 
@@ -67,7 +68,7 @@ def test_the_way_to_a_set_does_not_matter() -> None:
     elements = [rng.randint(LEAST, MOST) for _ in range(100)]
     found = set()
     for _ in range(5):
-        table, number = SetTable(), 0
+        table, number = SetDictionary(), 0
         rng.shuffle(elements)
         for element in elements:
             (number,) = change(table, [number], [{element: True}])
@@ -79,7 +80,7 @@ def test_the_way_to_a_set_does_not_matter() -> None:
 
 
 def test_a_lookup_adds_nothing() -> None:
-    table = SetTable()
+    table = SetDictionary()
     number = table.number([1, 2, 3])
     before = len(table)
     assert table.find([4]) is None and table.find([1, 3]) is None and table.find([]) == 0
@@ -89,7 +90,7 @@ def test_a_lookup_adds_nothing() -> None:
 
 @pytest.mark.parametrize("size", [100, 10_000, 300_000])
 def test_a_change_makes_one_path(size: int) -> None:
-    table = SetTable()
+    table = SetDictionary()
     number = table.number(range(size))
     assert len(table) == 2 * size  # the empty set, the leaves, and one node less than leaves
     before = len(table)
@@ -100,49 +101,49 @@ def test_a_change_makes_one_path(size: int) -> None:
 
 
 def test_powers_of_two_are_the_deepest_trees() -> None:
-    table = SetTable()
+    table = SetDictionary()
     deepest = [LEAST, -1, 0, *(1 << place for place in range(63))]
     number = table.number(deepest)
     for element in deepest:
         (less,) = change(table, [number], [{element: False}])
         assert table.parts_of(less) == sorted(set(deepest) - {element})
         assert change(table, [less], [{element: True}]) == [number]
-    table._check()
+    table.check()
 
 
-def break_key(table: SetTable) -> None:
+def break_key(table: SetDictionary) -> None:
     table._nodes[len(table) - 1, kernel.KEY] += 1
 
 
-def break_size(table: SetTable) -> None:
+def break_size(table: SetDictionary) -> None:
     table._nodes[len(table) - 1, kernel.META] += 1 << kernel.SIZE_SHIFT
 
 
-def break_place(table: SetTable) -> None:
+def break_place(table: SetDictionary) -> None:
     table._nodes[len(table) - 1, kernel.META] += 1
 
 
-def swap_children(table: SetTable) -> None:
+def swap_children(table: SetDictionary) -> None:
     node = table._nodes[len(table) - 1]
     node[kernel.LEFT], node[kernel.RIGHT] = node[kernel.RIGHT], node[kernel.LEFT]
 
 
-def copy_node(table: SetTable) -> None:
+def copy_node(table: SetDictionary) -> None:
     table._nodes[len(table)] = table._nodes[1]
     table._used[kernel.COUNT] += 1
 
 
-def lose_slot(table: SetTable) -> None:
+def lose_slot(table: SetDictionary) -> None:
     table._slots[np.flatnonzero(table._slots)[0]] = 0
 
 
 @pytest.mark.parametrize(
     "damage", [break_key, break_size, break_place, swap_children, copy_node, lose_slot]
 )
-def test_the_check_finds(damage: Callable[[SetTable], None]) -> None:
-    table = SetTable()
+def test_the_check_finds(damage: Callable[[SetDictionary], None]) -> None:
+    table = SetDictionary()
     table.number([5, -3, 12, 40])
-    table._check()
+    table.check()
     damage(table)
     with pytest.raises(AssertionError):
-        table._check()
+        table.check()

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.typed_values import LIST, PAIR, RECORDS, TYPES, relation, rows, values
-from tidelog.values import fast_sort
-from tidelog.values.order import sort_columns, sort_rows
+from tidelog.values.order import sort_columns, sort_columns_by_arrow, sort_rows
 from tidelog.values.text import NAN, sort_key
 from tidelog.values.types import BOOL, FLOAT, NUMBER, SYMBOL, UNSIGNED, Kind, Type, set_type
 
@@ -100,13 +99,13 @@ def test_the_fast_sort_equals_the_plain_one(data: st.DataObject) -> None:
     of = relation(*data.draw(st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=3)))
     drawn = data.draw(rows(of))
     ordered = sort_rows(drawn, of.columns, {})
-    fast = fast_sort.sort_columns(drawn, of.columns)
+    fast = sort_columns_by_arrow(drawn, of.columns)
     assert repr(fast) == repr([[row[i] for row in ordered] for i in range(of.arity)])
 
 
 def test_the_fast_sort_declines_what_arrow_cannot_hold() -> None:
-    assert fast_sort.sort_columns([("\ud800",)], relation(SYMBOL).columns) is None
-    assert fast_sort.sort_columns([(None,)], relation(LIST).columns) is None
+    assert sort_columns_by_arrow([("\ud800",)], relation(SYMBOL).columns) is None
+    assert sort_columns_by_arrow([(None,)], relation(LIST).columns) is None
 
 
 def test_many_rows_sort_as_few_do() -> None:

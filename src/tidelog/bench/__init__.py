@@ -1,1 +1,1 @@
-"""`tidelog bench`: named suites of measurements, ours beside those of other engines."""
+"""`tidelog bench`: suites of measurements, of Tidelog and of other engines."""

@@ -1,7 +1,7 @@
 """Small programs that together call every kernel, with every kind of array that the engine uses.
 
-They are what `tidelog warm` runs, and every measurement before it starts the clock. A test compares
-what they compile with what other programs need, so that a new kernel cannot be left out.
+Every measurement runs them before it starts the clock, so that all kernels are loaded. A test
+compares what they call with kernel/signatures.py, so that a new kernel cannot be left out.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
-from tidelog.engine.database import Database
-from tidelog.engine.kernel import KernelEngine
-from tidelog.engine.last_words import last_words
-from tidelog.engine.shards import Router
-from tidelog.engine.transaction import Transaction
+from tidelog.database.database import Database, kernel_of
+from tidelog.database.transaction import Transaction
+from tidelog.engine.last_write_wins import last_write_wins
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
 from tidelog.maintain.elastic import Elastic
-from tidelog.plan.sharding import Grid
-from tidelog.plan.sharding_search import on_grid
+from tidelog.sharding.router import Router
+from tidelog.sharding.search import on_grid
+from tidelog.sharding.sharding import Grid
 from tidelog.values.types import Row
 
 Facts = Mapping[str, list[Row]]
@@ -225,8 +225,7 @@ def warm_up() -> None:
 
 def _run(exercise: Exercise, budget: float | None) -> None:
     database = Database(exercise.program, facts=exercise.facts, engine="kernel")
-    assert isinstance(database._engine, KernelEngine)
-    for strategy in database._engine.strategies:
+    for strategy in kernel_of(database).strategies:
         if isinstance(strategy, Elastic):
             strategy.budget = budget  # what is called must not depend on the clock
     for relation, column in exercise.aggregated.items():
@@ -259,8 +258,9 @@ def _route() -> None:
     """Tell the shards of rows, and what was said of them last."""
     program = Program.parse(".decl p(x: number, y: number)")
     router = Router(program, on_grid(program, Grid((2,))))
-    router.split("p", [(i, i) for i in range(9)])
-    last_words([(np.zeros((2, 2), np.int64), np.array([True, False]))])
+    rows = pa.table({"x": np.arange(9), "y": np.arange(9)})
+    router.needed("p", rows)(0)
+    last_write_wins([(np.zeros((2, 2), np.int64), np.array([True, False]))])
 
 
 def _apply(database: Database, inserted: Facts, deleted: Facts) -> Transaction:

@@ -1,4 +1,4 @@
-"""Facts to measure on: generated here, or found in the folder that `--data` names."""
+"""Facts for measurements: generated, or read from the folder that `--data` names."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Pair = tuple[int, int]
 
 
 def random_graph(nodes: int, edges: int, seed: int) -> list[Pair]:
-    """Return distinct random edges, sorted; the same ones everywhere."""
+    """Return distinct random edges, sorted; the same on every machine."""
     rng = random.Random(seed)
     return sorted({(rng.randrange(nodes), rng.randrange(nodes)) for _ in range(edges)})
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """Return the pairs of numbers in a tab-separated file that is packed with gzip."""
+    """Return the pairs of numbers of a gzipped, tab-separated file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [(int(x), int(y)) for x, y in (line.split("\t") for line in file)]
 
 
 def read_packed(folder: Path, program: str) -> tuple[Program, Mapping[str, list[Row]]]:
-    """Return a program and its facts, from a folder with both, the facts in `facts.zip`."""
+    """Return a program and its facts from a folder, which has the facts in `facts.zip`."""
     from tidelog.io.facts import facts_path, read_facts
     from tidelog.logic.program import DirectiveKind, Program
 

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine and the software of a measurement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def machine() -> dict[str, object]:
 
 
 def describe(about: dict[str, object]) -> str:
-    """Return it as one line."""
+    """Return the description as one line."""
     versions = about["versions"]
     assert isinstance(versions, dict)
     installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
@@ -45,7 +45,7 @@ def _version(package: str) -> str | None:
 
 
 def _load() -> float | None:
-    """Return how busy the machine was before: on a busy one, figures are too large."""
+    """Return the load of the machine before the run: on a busy machine, times are too long."""
     try:
         return round(os.getloadavg()[0], 1)
     except OSError:

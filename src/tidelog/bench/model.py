@@ -1,7 +1,7 @@
-"""What is measured: suites of cases, the figures they give, and the targets these are held to.
+"""Suites of cases, the figures they yield, and the targets for figures.
 
-A *case* is one engine on one data set. It runs in a process of its own, so that its memory is its
-own and a crash is only its own. It yields *figures*, one for each thing it measured.
+A *case* is one engine on one data set. It runs in a process of its own, so that its peak memory is
+measured alone and a crash affects no other case. It yields *figures*, one for each thing measured.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ OURS = "tidelog"
 class Scale(enum.StrEnum):
     """How much is measured."""
 
-    SMALL = "small"  # seconds: to see that all works
-    FULL = "full"  # minutes: what targets are about
+    SMALL = "small"  # seconds: to check that everything works
+    FULL = "full"  # minutes: the sizes of the targets
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a case is asked to do."""
+    """The parameters of a case."""
 
     scale: Scale
     data: Path | None
@@ -31,11 +31,11 @@ class Request:
 
     @property
     def is_full(self) -> bool:
-        """Whether this is about the real sizes."""
+        """Whether to measure at full scale."""
         return self.scale is Scale.FULL
 
     def folder(self, name: str) -> Path:
-        """Return a folder of facts; the case has said that it needs it."""
+        """Return a folder of facts that the case has declared in `files`."""
         assert self.data is not None
         return self.data / name
 
@@ -51,26 +51,26 @@ class Figure:
     """Bytes of state for each derived row."""
     note: str = ""
     against: str = ""
-    """The figure of ours to compare with, if it is not the one with the same name."""
+    """The figure of Tidelog to compare with, if it has another name."""
     peak_bytes: int = 0
-    """The peak memory of the process up to now; the worker fills it in."""
+    """The peak memory of the process so far, set by the worker."""
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """One engine on one data set."""
 
     engine: str
     measure: Callable[[Request], Iterator[Figure]]
-    """Yields figures as it goes, so that those before a crash are kept."""
+    """Yields each figure when it is measured, so that a crash loses only later ones."""
     data_set: str = ""
     module: str | None = None
     """The package that a peer needs."""
     files: tuple[str, ...] = ()
-    """What it needs in the folder of facts."""
+    """The files that it needs in the folder of facts."""
     full_only: bool = False
     seconds: float = 1800.0
-    """It is ended after this long."""
+    """The time limit."""
 
     @property
     def name(self) -> str:
@@ -85,20 +85,20 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case."""
+    """The result of a case."""
 
-    case: Case
+    case: BenchCase
     figures: tuple[Figure, ...] = ()
     not_measured: str = ""
     """Why the case, or the rest of it, was not measured."""
 
 
 class NotMeasuredError(Exception):
-    """A figure that a target is about is not there."""
+    """A figure that a target needs was not measured."""
 
 
 @dataclass(frozen=True)
-class Found:
+class SuiteFigures:
     """The figures of a suite."""
 
     outcomes: Sequence[Outcome]
@@ -120,7 +120,7 @@ class Found:
         return seconds
 
     def ratio(self, outcome: Outcome, figure: Figure) -> float | None:
-        """Return how many times as long as ours a peer's figure took."""
+        """Return the time of a peer's figure divided by ours."""
         if not outcome.case.is_peer or figure.seconds is None:
             return None
         try:
@@ -133,16 +133,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure, or a ratio of two, should be at full scale."""
+    """A limit for a figure, or for a ratio of figures, at full scale."""
 
     what: str
     limit: float
     unit: str
-    value: Callable[[Found], float]
+    value: Callable[[SuiteFigures], float]
     at_least: bool = False
 
     def is_met(self, value: float) -> bool:
-        """Return whether a value is good enough."""
+        """Return whether a value meets the target."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -152,9 +152,9 @@ class Suite:
 
     name: str
     about: str
-    cases: tuple[Case, ...]
+    cases: tuple[BenchCase, ...]
     targets: tuple[Target, ...] = field(default=())
 
-    def case(self, name: str) -> Case:
+    def case(self, name: str) -> BenchCase:
         """Return the case with this name."""
         return next(case for case in self.cases if case.name == name)

@@ -1,4 +1,4 @@
-"""Measuring Tidelog: bootstraps, changes, and their times as figures."""
+"""Measure Tidelog: bootstraps and changes, with their times as figures."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidelog.bench.model import Figure
-from tidelog.bench.texts import number_text
+from tidelog.bench.report import number_text
 
 if TYPE_CHECKING:
-    from tidelog.engine.database import Database
+    from tidelog.database.database import Database
     from tidelog.logic.program import Program
     from tidelog.values.types import Row
 
 Facts: TypeAlias = "Mapping[str, Sequence[Row]]"
 Fact: TypeAlias = "tuple[str, Row]"
-"""A relation and a row of it."""
+"""A relation and one of its rows."""
 
 
 def bootstrap(program: str | Program, facts: Facts) -> tuple[Database, float]:
-    """Return a database on facts that are in memory, and how long its first evaluation took.
+    """Return a database on facts in memory, and the time of its first evaluation.
 
-    Kernels are compiled before; the program is parsed and the rows are checked before, too.
+    Compiling kernels, parsing the program and checking rows is not included.
     """
     from tidelog.bench.exercises import warm_up
-    from tidelog.engine.database import Database
+    from tidelog.database.database import Database
     from tidelog.io.tabular import CheckedRows
     from tidelog.logic.program import Program
 
@@ -41,7 +41,7 @@ def bootstrap(program: str | Program, facts: Facts) -> tuple[Database, float]:
 
 
 def bootstrap_figure(database: Database, seconds: float, what: str = "bootstrap") -> Figure:
-    """Return the time of a first evaluation, its derived rows, and the state it keeps for each."""
+    """Return the time of a first evaluation, its derived rows, and its bytes of state per row."""
     derived = {rule.head.relation for rule in database.program.rules}
     rows = sum(len(database.view(name)) for name in derived)
     state = sum(database.memory.values())
@@ -51,7 +51,7 @@ def bootstrap_figure(database: Database, seconds: float, what: str = "bootstrap"
 def change(
     database: Database, inserted: Iterable[Fact] = (), deleted: Iterable[Fact] = ()
 ) -> float:
-    """Commit a transaction through the public API; return how long it took."""
+    """Commit a transaction through the public API; return its time."""
     adds, removes = _by_relation(inserted), _by_relation(deleted)
     start = time.perf_counter()
     with database.transaction() as transaction:
@@ -70,7 +70,7 @@ def _by_relation(facts: Iterable[Fact]) -> dict[str, list[Row]]:
 
 
 class Changes:
-    """Times of changes of one kind, and how the engine went about them."""
+    """Times of changes of one kind, and how the engine applied them."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -78,17 +78,17 @@ class Changes:
         self._choices: Counter[str] = Counter()
 
     def add(self, database: Database, seconds: float) -> None:
-        """Take note of the change that `database` has just committed."""
+        """Record the change that `database` has just committed."""
         self.seconds.append(seconds)
         layers = database.last_epoch.layers
         bootstrapped = any(layer.choice == "bootstrap" for layer in layers)
         self._choices["bootstrap" if bootstrapped else "update"] += 1
 
     def next_round(self) -> None:
-        """Begin another round: of several, the one with the least median is told.
+        """Begin another round; the round with the least median is reported.
 
-        Other work on the machine makes a round slower, never quicker; so the least says most of
-        what is measured. Engines that are compared are measured in the same way.
+        Other work on the machine only makes a round slower, so the least median is the most
+        accurate one. Engines that are compared are measured in the same way.
         """
         if self.seconds:
             self._rounds.append(self.seconds)
@@ -97,7 +97,7 @@ class Changes:
     def figures(
         self, what: str, whole: float | None = None, shares: Sequence[int] = (50, 99)
     ) -> Iterator[Figure]:
-        """Yield the median and other percentiles; `whole` is what they are told as a part of."""
+        """Yield the median and other percentiles, also as a fraction of `whole`."""
         rounds = [*self._rounds, self.seconds] if self.seconds else self._rounds
         told = quietest(rounds)
         for share in shares:

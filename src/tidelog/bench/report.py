@@ -1,4 +1,4 @@
-"""Figures as tables for a terminal, as Markdown and as JSON: one list of cells, three forms."""
+"""Report figures as tables on a terminal, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.bench.machine import describe
-from tidelog.bench.model import Figure, Found, NotMeasuredError, Outcome, Scale, Suite, Target
-from tidelog.bench.texts import bytes_text, number_text, ratio_text, seconds_text
+from tidelog.bench.model import (
+    Figure,
+    NotMeasuredError,
+    Outcome,
+    Scale,
+    Suite,
+    SuiteFigures,
+    Target,
+)
 from tidelog.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ BEGIN, END = "<!-- tidelog bench: begin -->", "<!-- tidelog bench: end -->"
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """A suite and what became of its cases."""
+    """A suite and the results of its cases."""
 
     suite: Suite
     scale: Scale
@@ -30,7 +37,7 @@ class SuiteResult:
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         """Yield the lines of the table of figures, in the order of COLUMNS."""
-        found = Found(self.outcomes)
+        found = SuiteFigures(self.outcomes)
         for outcome in self.outcomes:
             case = outcome.case
             about = f"{case.data_set}: " if case.data_set else ""
@@ -53,7 +60,7 @@ class SuiteResult:
 
     def targets(self) -> Iterator[tuple[Target, float | None]]:
         """Yield the targets and what was found, None for what was not measured."""
-        found = Found(self.outcomes)
+        found = SuiteFigures(self.outcomes)
         for target in self.suite.targets:
             try:
                 yield target, target.value(found)
@@ -75,7 +82,7 @@ class SuiteResult:
 
     def as_data(self) -> dict[str, Any]:
         """Return everything as data for JSON."""
-        found = Found(self.outcomes)
+        found = SuiteFigures(self.outcomes)
         return {
             "about": self.suite.about,
             "cases": [
@@ -147,14 +154,14 @@ def markdown(about: dict[str, object], scale: Scale, results: Sequence[SuiteResu
 
 
 def placed(text: str, page: str) -> str:
-    """Return the page with `text` between its two marks; a page that is empty becomes `text`."""
+    """Return the page with `text` between its two markers; an empty page becomes `text`."""
     if not page.strip():
         return text
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise UsageError(
-            f"there is no place for the tables: the page needs the lines {BEGIN} and {END}"
+            f"the page has no place for the tables: it needs the lines {BEGIN} and {END}"
         )
     return f"{before}{begin}\n\n{text}\n{end}{after}"
 
@@ -167,7 +174,37 @@ def _markdown_table(columns: Sequence[str], lines: Iterator[tuple[str, ...]]) ->
     kept = list(lines)
     used = [
         i for i, _ in enumerate(columns) if any(line[i] for line in kept) or i < 2
-    ]  # a column without any entry only takes room
+    ]  # leave out columns without any entry
     rows = [[columns[i] for i in used], ["---"] * len(used)]
     rows += [[line[i].replace("|", "\\|") for i in used] for line in kept]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+# --- numbers, with three significant digits -----------------------------------------------------
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time in s, ms or µs."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{number_text(seconds / size)} {unit}"
+    return f"{seconds * 1e6:.2f} µs"
+
+
+def bytes_text(size: int) -> str:
+    """Return a size in GB or MB."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def ratio_text(ratio: float) -> str:
+    """Return a factor."""
+    return f"{number_text(ratio)}x"
+
+
+def number_text(number: float) -> str:
+    """Return a number with three significant digits."""
+    if number >= 100:
+        return f"{number:,.0f}"
+    if number >= 10:
+        return f"{number:.1f}".removesuffix(".0")
+    return f"{number:.3g}"

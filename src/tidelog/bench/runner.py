@@ -1,4 +1,4 @@
-"""Runs the cases of suites, each in a process of its own, one after the other."""
+"""Run the cases of suites one after the other, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tidelog.bench.model import Case, Figure, Outcome, Request, Suite
+from tidelog.bench.model import BenchCase, Figure, Outcome, Request, Suite
 
-Watcher = Callable[[Suite, Case], None]
-"""Told of each case before it runs."""
+Watcher = Callable[[Suite, BenchCase], None]
+"""Called with each case before it runs."""
 
 
 def run_suite(suite: Suite, request: Request, peers: bool, watch: Watcher) -> Iterator[Outcome]:
-    """Yield what becomes of each case."""
+    """Yield the outcome of each case."""
     for case in suite.cases:
         reason = why_not(case, request, peers)
         if reason:
@@ -27,8 +27,8 @@ def run_suite(suite: Suite, request: Request, peers: bool, watch: Watcher) -> It
             yield run_case(suite, case, request)
 
 
-def why_not(case: Case, request: Request, peers: bool) -> str:
-    """Return why a case cannot or shall not be measured, or nothing."""
+def why_not(case: BenchCase, request: Request, peers: bool) -> str:
+    """Return why a case is not measured; empty if it is."""
     if case.is_peer and not peers:
         return "--no-peers"
     if case.full_only and not request.is_full:
@@ -43,12 +43,12 @@ def why_not(case: Case, request: Request, peers: bool) -> str:
     return ""
 
 
-def run_case(suite: Suite, case: Case, request: Request) -> Outcome:
+def run_case(suite: Suite, case: BenchCase, request: Request) -> Outcome:
     """Measure a case in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as folder:
         results, errors = Path(folder) / "results", Path(folder) / "errors"
         results.touch()
-        # -P: what lies in the current folder is not what `import` should find.
+        # -P: `import` must not find files of the current folder.
         command = [sys.executable, "-P", "-m", "tidelog.bench.worker", suite.name, case.name]
         command += [request.scale.value, str(request.data or ""), str(results)]
         with errors.open("wb") as stderr:
@@ -69,7 +69,7 @@ def run_case(suite: Suite, case: Case, request: Request) -> Outcome:
 
 
 def _last_words(errors: Path, code: int) -> str:
-    """Return why a process failed: the last line that it said, or its signal."""
+    """Return why a process failed: its last line of output, or its signal."""
     if code < 0:
         return f"killed by signal {-code}"
     lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()

@@ -1,7 +1,7 @@
 """One case, in this process: `python -m tidelog.bench.worker SUITE CASE SCALE DATA RESULTS`.
 
-Figures go to the file RESULTS, one a line, each as soon as it is there. Standard output is not for
-them: peers write to it.
+Figures are written to the file RESULTS, one per line, as soon as they are measured. Standard output
+is not used, because peers write to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidelog.bench.suites import SUITES
 
 
 def main(suite: str, case: str, scale: str, data: str, results: str) -> None:
-    """Measure, and write down what was found."""
+    """Run the case, and write its figures."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     request = Request(Scale(scale), Path(data) if data else None)
     with open(results, "w", encoding="utf-8") as file:
@@ -31,14 +31,14 @@ def main(suite: str, case: str, scale: str, data: str, results: str) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that started it has ended, however that was."""
+    """End this process when its parent process has ended for any reason."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
 def peak_bytes() -> int:
-    """Return the largest memory that this process has had."""
+    """Return the peak memory of this process."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -1,4 +1,4 @@
-"""`tidelog bench`: runs suites, and shows their figures."""
+"""`tidelog bench`: run suites and show their figures."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidelog.bench.machine import describe, machine
-from tidelog.bench.model import Case, Request, Scale, Suite
+from tidelog.bench.model import BenchCase, Request, Scale, Suite
 from tidelog.bench.report import SuiteResult, markdown, placed, tables
 from tidelog.bench.runner import Watcher, run_suite
 from tidelog.bench.suites import SUITES
 from tidelog.errors import UsageError, did_you_mean
 
-_WIDTH = 160  # of the tables, where no terminal sets one
+_WIDTH = 160  # of the tables, if there is no terminal
 
 
 def list_them() -> None:
-    """Print the suites and what each is about."""
+    """Print the suites and what each measures."""
     width = max(map(len, SUITES))
     for suite in SUITES.values():
         print(f"{suite.name:<{width}}  {suite.about}")
@@ -33,7 +33,7 @@ def run_bench(
     json_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
-    """Run the suites; print the tables of each when it is done, and write the files anew."""
+    """Run suites; after each, print its tables and rewrite the files."""
     from rich.console import Console
 
     suites = _suites(names)
@@ -51,7 +51,7 @@ def run_bench(
         results.append(SuiteResult(suite, request.scale, outcomes))
         for table in tables(results[-1]):
             console.print(table)
-        # After every suite: a long run that is interrupted has its results so far.
+        # After every suite, so that an interrupted run keeps its results so far.
         if json_file is not None:
             _write(json_file, _json(about, request.scale, results))
         if markdown_file is not None:
@@ -67,7 +67,7 @@ def _suites(names: list[str]) -> list[Suite]:
 
 
 def _page(file: Path | None) -> str:
-    """Return the page that the tables go to; refuse it now, not after an hour."""
+    """Return the page for the tables; fail now if it cannot be written, not after an hour."""
     if file is None or not file.exists():
         return ""
     page = file.read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def _write(file: Path, text: str) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Watcher]:
-    """Show what is being measured, and for how long; on a terminal only."""
+    """Show what is being measured and for how long, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda suite, case: None
         return
@@ -102,7 +102,7 @@ def _progress() -> Iterator[Watcher]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("")
 
-        def watch(suite: Suite, case: Case) -> None:
+        def watch(suite: Suite, case: BenchCase) -> None:
             number = suite.cases.index(case) + 1
             progress.reset(
                 task, description=f"{suite.name} {number}/{len(suite.cases)}: {case.name}"

@@ -1,7 +1,8 @@
 """`tidelog`: the commands, their options and exit codes.
 
-Exit codes: 0 fine; 1 the program or the data is wrong; 2 wrong usage; 130 interrupted. Messages go
-to standard error. Commands import what they need when they run, so that `--help` stays quick.
+Exit codes: 0 success; 1 an error in the program or the data; 2 wrong usage; 130 interrupted.
+Messages are printed to standard error. Commands import what they need when they run, so that
+`--help` is fast.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidelog.errors import TidelogError, UsageError
 
 app = typer.Typer(
     name="tidelog",
-    help="Keep views fresh: Datalog views, maintained while their data changes.",
+    help="Datalog views that are maintained while their data changes.",
     epilog="A first program: examples/reach. The tutorial: docs/tutorial.md.",
     no_args_is_help=True,
     add_completion=False,
@@ -83,7 +84,7 @@ def run(
         typer.Option(
             "--epochs",
             help="A folder of epochs, applied in name order. An epoch is a folder of"
-            " <relation>.changes files: tab-separated rows behind + or -.",
+            " <relation>.changes files: lines of + or - and a row, separated by tabs.",
         ),
     ] = None,
     engine: Annotated[
@@ -92,15 +93,15 @@ def run(
     stats: Annotated[
         bool,
         typer.Option(
-            "--stats", help="Print sizes, times and what each epoch did, to standard error."
+            "--stats", help="Print sizes, times and what each epoch did to standard error."
         ),
     ] = False,
 ) -> None:
     r"""Evaluate a program on facts, then apply epochs of changes.
 
     Every relation with an .output directive is written to <relation>.csv, sorted. With --epochs
-    the net changes of each epoch go to changes/<epoch>/<relation>.changes. Nothing is written
-    unless everything went well.
+    the net changes of each epoch are written to changes/<epoch>/<relation>.changes. If there is
+    any error, nothing is written.
 
     \b
     tidelog run reach.dl -F facts/ -D out/
@@ -111,7 +112,7 @@ def run(
     try:
         run_program(program, facts, output, epochs, stats, engine.value)
     except KeyboardInterrupt:
-        # Here, because typer would end the process without a word.
+        # Caught here, because typer would end the process without a message.
         print("interrupted: nothing was written", file=sys.stderr)
         raise typer.Exit(130) from None
 
@@ -136,7 +137,7 @@ def fmt(
         bool, typer.Option("--stdout", help="Print the formatted text instead of writing it back.")
     ] = False,
 ) -> None:
-    """Print programs in one style, in place. Comments stay, the meaning does too."""
+    """Format programs in place. Comments and meaning are preserved."""
     from tidelog.cli.source import format_programs
 
     format_programs(programs, check_only=check, to_stdout=stdout)
@@ -156,13 +157,15 @@ def explain(
     ] = EngineName.KERNEL,
     shards: Annotated[
         int | None,
-        typer.Option("--shards", min=1, help="Also show where rows are in so many shards."),
+        typer.Option(
+            "--shards", min=1, help="Also show how rows are distributed over this many shards."
+        ),
     ] = None,
 ) -> None:
-    r"""Show how a program is computed: strata, how each is kept and why, and what joins need.
+    r"""Show how a program is computed: strata, how each is maintained and why, and its joins.
 
-    There is no data here: plans assume that all relations are of one size. For those of a
-    database with its data, see `Database.explain` in Python.
+    Plans assume that all relations have the same size, because there is no data here. For the
+    plans of a database with its data, see `Database.explain` in Python.
 
     \b
     tidelog explain reach.dl
@@ -177,38 +180,40 @@ def explain(
 def bench(
     suites: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SUITE...]", help="Suites to run; all of them if none is named."),
+        typer.Argument(metavar="[SUITE...]", help="Suites to run; all if none is named."),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="The folder of the facts that some suites need."),
+        typer.Option("--data", help="The folder with the facts that some suites need."),
     ] = None,
     scale: Annotated[
         ScaleName,
-        typer.Option("--scale", help="small: to see that all works; full: what targets are about."),
+        typer.Option(
+            "--scale", help="small: to check that everything works; full: the sizes of the targets."
+        ),
     ] = ScaleName.SMALL,
     peers: Annotated[
         bool, typer.Option("--peers/--no-peers", help="Measure other engines, if installed.")
     ] = True,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write everything to this file, as JSON.")
+        Path | None, typer.Option("--json", help="Also write all results to this file, as JSON.")
     ] = None,
     markdown_file: Annotated[
         Path | None,
         typer.Option(
             "--markdown",
-            help="Also write the tables to this file, as Markdown: between its marks, if it has"
-            " some.",
+            help="Also write the tables to this file, as Markdown: between its markers, if it"
+            " has any.",
         ),
     ] = None,
     list_suites: Annotated[
-        bool, typer.Option("--list", help="List the suites, and measure nothing.")
+        bool, typer.Option("--list", help="List the suites without running them.")
     ] = False,
 ) -> None:
-    r"""Measure Tidelog, and other engines beside it.
+    r"""Measure Tidelog and compare it with other engines.
 
-    Every measurement runs in a process of its own. What cannot be measured here, because facts or
-    an engine are missing, is listed with the reason.
+    Every measurement runs in a process of its own. A measurement that is not possible, because
+    facts or an engine are missing, is listed with the reason.
 
     \b
     tidelog bench closure join
@@ -222,7 +227,7 @@ def bench(
     try:
         run_bench(suites or [], data, scale.value, peers, json_file, markdown_file)
     except KeyboardInterrupt:
-        print("interrupted: the suites before this one are done", file=sys.stderr)
+        print("interrupted: the results of earlier suites are complete", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
@@ -249,13 +254,15 @@ def main() -> None:
     except TidelogError as error:
         _fail(error, 1)
     except BrokenPipeError:
-        # The reader of our output has gone (`tidelog .. | head`): that is its right.
+        # The reader of our output has closed the pipe (`tidelog .. | head`): not an error.
         sys.stderr.close()
         sys.exit(0)
 
 
 def _fail(error: TidelogError, code: int) -> None:
-    text = str(error)
+    from tidelog.spark.environment import scrub
+
+    text = scrub(str(error))
     print(
         text if " error: " in text.split("\n", maxsplit=1)[0] else f"error: {text}", file=sys.stderr
     )

@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from tidelog.spark.pipeline import EpochDone
+    from tidelog.spark.epoch_done import EpochDone
 
 _SHOWN = 12  # epochs in the table
-_COLUMNS = ("epoch", "rows in", "quarantined", "given", "rows out", "lag", "how", "time")
+_COLUMNS = ("epoch", "rows in", "quarantined", "given", "out", "lag", "how", "jobs", "time")
+"""Of the table; `jobs` has the numbers of Spark's jobs and of their tasks."""
 
 
 @contextmanager
 def shown_epochs(name: str) -> Iterator[Callable[[EpochDone], None]]:
-    """Give what shows an epoch: on a terminal a live table, else a plain line."""
+    """Yield a function that shows an epoch: in a live table on a terminal, else as a plain line."""
     if not sys.stderr.isatty():
         yield _print_line
         return
@@ -49,10 +50,13 @@ def describe(done: EpochDone) -> str:
         f"epoch {values['epoch']}",
         f"{values['rows in']} rows in",
         f"{values['quarantined']} quarantined",
+        *([f"{done.late:,} late"] if done.late else []),
         f"{values['given']} given",
-        f"{values['rows out']} rows out",
+        f"{values['out']} rows out",
         *([f"lag {values['lag']}"] if values["lag"] else []),
         values["how"],
+        f"{done.jobs:,} jobs",
+        f"{done.tasks:,} tasks",
         values["time"],
     ]
     return ", ".join(parts)
@@ -60,8 +64,6 @@ def describe(done: EpochDone) -> str:
 
 def _values(done: EpochDone) -> list[str]:
     lag = "" if done.lag is None else f"{done.lag:.1f} s"
-    if done.waiting:
-        lag += f" ({done.waiting:,} waiting)"
     return [
         str(done.epoch),
         f"{done.received:,}",
@@ -70,6 +72,7 @@ def _values(done: EpochDone) -> list[str]:
         f"{done.written:,}",
         lag,
         done.how,
+        f"{done.jobs}/{done.tasks}",
         f"{done.seconds:.2f} s",
     ]
 

@@ -1,4 +1,4 @@
-"""The line that `tidelog run` shows while it is at work, on a terminal only."""
+"""The progress line of `tidelog run`, on a terminal only."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-    from tidelog.maintain.progress import Progress
+    from tidelog.runtime.progress import Progress
 
 _QUIET = 1.0  # seconds before anything is shown
 
 
 @contextmanager
 def shown_progress() -> Iterator[ProgressLine | None]:
-    """Give the line, or None where nobody would see it, and take it away at the end."""
+    """Yield the line, or None without a terminal, and clear it at the end."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -32,14 +32,14 @@ def shown_progress() -> Iterator[ProgressLine | None]:
 
 
 class ProgressLine:
-    """One line that is overwritten as the work goes on."""
+    """One line that is overwritten as the evaluation proceeds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Show how far the work has come, if it has lasted a while."""
+        """Show the progress, if the evaluation has taken a while."""
         if progress.seconds < _QUIET:
             return
         if self._live is None:
@@ -53,14 +53,14 @@ class ProgressLine:
         self._live.update(text, refresh=True)
 
     def close(self) -> None:
-        """Take the line away."""
+        """Clear the line."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
 
 def describe(progress: Progress) -> str:
-    """Return the progress in words."""
+    """Return the progress as text."""
     parts = [", ".join(progress.relations)]
     if progress.level:
         parts += [f"level {progress.level:,}", f"{progress.rows:,} rows"]

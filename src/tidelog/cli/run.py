@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tidelog.cli.compiling import compile_first
 from tidelog.cli.progress import shown_progress
-from tidelog.cli.stats import Clock, print_stats
-from tidelog.engine.database import Database
-from tidelog.engine.transaction import Transaction
+from tidelog.cli.stats import StepClock, print_stats
+from tidelog.database.core import Options
+from tidelog.database.database import Database, open_database
+from tidelog.database.transaction import Transaction
 from tidelog.errors import FactsError, did_you_mean
 from tidelog.io.changes import epoch_files, format_changes, list_epochs, read_changes
 from tidelog.io.facts import facts_path, read_facts
@@ -27,7 +29,7 @@ def run_program(
     engine: str = "kernel",
 ) -> None:
     """Evaluate, apply the epochs, and write everything at the end."""
-    clock = Clock()
+    clock = StepClock()
     program = Program.load(path)
     check_parameters(program)
     epoch_folders = list_epochs(epochs) if epochs is not None else []
@@ -40,16 +42,11 @@ def run_program(
         given.setdefault(directive.relation, CheckedRows()).extend(rows)
     clock.lap("read the facts")
     plan = OutputPlan(Path() if output == "-" else Path(output))
-    if engine == "kernel":
-        _announce_compilation()
+    if engine == "kernel" and compile_first():
+        clock.lap("compile the kernels")
     with shown_progress() as progress:
-        database = Database(
-            program,
-            facts=given,
-            engine=engine,
-            progress=progress,
-            _expects_updates=bool(epoch_folders),
-        )
+        options = Options(engine=engine, progress=progress, expects_updates=bool(epoch_folders))
+        database = open_database(program, options, given)
         clock.lap("evaluate")
         reports = [("first evaluation", database.last_epoch)]
         for folder in epoch_folders:
@@ -63,29 +60,17 @@ def run_program(
             reports.append((f"epoch {folder.name}", database.last_epoch))
     for i, directive in enumerate(program.directives):
         if directive in program.directives[:i]:
-            continue  # the same directive twice is as good as once
+            continue  # a repeated directive has no effect
         if directive.kind is not DirectiveKind.INPUT:
             name = directive.relation
             shown = _to_stdout(directive) if output == "-" else directive
             plan.add(shown, program.relations[name], database.view(name), program.records)
     if output == "-":
-        plan.files.clear()  # changes of epochs have nowhere to go
+        plan.files.clear()  # there are no files for the changes of epochs
     sys.stdout.write(plan.write())
     clock.lap("write the results")
     if stats:
         print_stats(database, reports, clock)
-
-
-def _announce_compilation() -> None:
-    """Say that the first run is slow, to whoever sits in front of it."""
-    if sys.stderr.isatty():
-        from tidelog.kernel.warm import is_compiled
-
-        if not is_compiled():
-            print(
-                "compiling the kernels, once: half a minute (`tidelog warm` does it beforehand)",
-                file=sys.stderr,
-            )
 
 
 def _apply_epoch(database: Database, folder: Path) -> Transaction:

@@ -9,7 +9,7 @@ from tidelog.errors import UsageError
 
 
 def check_program(path: Path) -> None:
-    """Report the mistakes of the program at `path`, or that there are none."""
+    """Report the errors in the program at `path`, or that there are none."""
     from tidelog.io.parameters import check_parameters
     from tidelog.logic.program import Program
 
@@ -29,30 +29,28 @@ def check_program(path: Path) -> None:
 def explain_program(
     path: Path, view: str | None, *, plans: bool, engine: str, shards: int | None = None
 ) -> None:
-    """Print how the program at `path` would be computed by an engine."""
-    from tidelog.engine.explain import explain
-    from tidelog.errors import did_you_mean
+    """Print how an engine would compute the program at `path`."""
+    from tidelog.database.explain import explain
     from tidelog.logic.program import Program
 
     program = Program.load(path)
-    if view is not None and view not in program.relations:
-        hint = did_you_mean(view, program.relations)
-        raise UsageError(f"relation `{view}` is not declared" + (f"; {hint}" if hint else ""))
+    if view is not None:
+        program.relation(view)
     details = None
     if engine == "kernel":
-        from tidelog.engine.explain_kernel import details_without_data
+        from tidelog.database.explain_kernel import details_without_data
 
         details = details_without_data(program)
     print(explain(program, engine, view, details, plans=plans))
     if shards is not None:
-        from tidelog.plan.sharding_search import shard
-        from tidelog.plan.sharding_words import describe
+        from tidelog.sharding.search import shard
+        from tidelog.sharding.sharding import describe
 
         print("\n".join(describe(program, shard(program, shards))))
 
 
 def format_programs(paths: list[Path], *, check_only: bool, to_stdout: bool) -> None:
-    """Format the programs; with `check_only` only tell which ones would change."""
+    """Format programs; with `check_only` only report which ones would change."""
     results = [(path, *_formatted(path)) for path in paths]
     would_change = [path for path, before, after in results if before != after]
     if to_stdout:
@@ -78,12 +76,12 @@ def _formatted(path: Path) -> tuple[str, str]:
     from tidelog.lang.preprocess import uses_preprocessor
     from tidelog.lang.printer import format_module
     from tidelog.logic.analyse import read_program
-    from tidelog.source import Source
+    from tidelog.source import SourceText
 
     text = read_program(path)
     if uses_preprocessor(text):
         raise UsageError(f"`{path}` has preprocessor lines (#define ..), which fmt would lose")
     diagnostics = Diagnostics()
-    module = parse(Source(str(path), text), diagnostics)
+    module = parse(SourceText(str(path), text), diagnostics)
     diagnostics.raise_if_any()
     return text, format_module(module)

@@ -1,4 +1,4 @@
-"""`tidelog state`: looks at the files of durable databases, and moves them."""
+"""`tidelog state`: inspect, verify, compact and move durable databases."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="Look at the files of a durable database: info, verify, compact, export, import, copy.",
+    help="Inspect and move durable databases: info, verify, compact, export, import, copy.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 Folder = Annotated[Path, typer.Argument(metavar="STATE", help="The folder of the database.")]
-_ANYWHERE = "A folder, or an address such as s3://bucket/folder."
+_ANYWHERE = "a folder, or an address such as s3://bucket/folder."
 
 
 @app.command()
 def info(state: Folder) -> None:
-    """Print what a state holds. It may be in use."""
-    from tidelog.engine.state_tools import info as look
+    """Print a summary of a state. It may be in use."""
+    from tidelog.persist.state_tools import info as look
 
     found = look(state)
     manifest = found.manifest
@@ -43,35 +43,35 @@ def verify(
     state: Folder,
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Also evaluate the program anew, and compare all views."),
+        typer.Option("--deep", help="Also re-evaluate the program and compare all views."),
     ] = False,
 ) -> None:
-    """Recompute all checksums. Exit code 1 and the place, if something is damaged."""
-    from tidelog.engine.state_tools import verify as check
+    """Verify all checksums. If a file is damaged, print the place and exit with code 1."""
+    from tidelog.persist.state_tools import verify as check
 
     found = check(state, deep=deep)
     for problem in found.problems:
         print(f"error: {problem}", file=sys.stderr)
     if found.problems:
         raise typer.Exit(1)
-    also = "; views as a fresh evaluation has them" if deep else ""
+    also = "; views equal a fresh evaluation" if deep else ""
     print(
         f"{state}: fine at epoch {found.epoch:,}"
         f" ({found.bytes:,} bytes of arrays, {found.records:,} epochs in the log{also})"
     )
     if found.unfinished:
-        print(f"epoch {found.epoch + 1:,} is not complete; it is when the database is opened")
+        print(f"epoch {found.epoch + 1:,} is incomplete; opening the database completes it")
 
 
 @app.command()
 def compact(
     state: Folder,
     retain_epochs: Annotated[
-        int, typer.Option("--retain-epochs", min=0, help="Epochs to keep in the log.")
+        int, typer.Option("--retain-epochs", min=0, help="Epochs to retain in the log.")
     ] = 0,
 ) -> None:
-    """Merge everything into one snapshot, and forget the log. Nobody else may write meanwhile."""
-    from tidelog.engine.state_tools import compact as merge
+    """Merge everything into one snapshot, and drop the log. No process may write meanwhile."""
+    from tidelog.persist.state_tools import compact as merge
 
     merge(state, retain_epochs)
 
@@ -79,33 +79,31 @@ def compact(
 @app.command(name="export")
 def export_command(
     state: Folder,
-    into: Annotated[str, typer.Argument(metavar="FOLDER", help=f"New. {_ANYWHERE}")],
+    into: Annotated[str, typer.Argument(metavar="FOLDER", help=f"New: {_ANYWHERE}")],
 ) -> None:
-    """Write the program and the given facts as Arrow files, which any version of Tidelog reads."""
-    from tidelog.engine.state_tools import export_state
+    """Write the program and the given rows as Arrow files that any version of Tidelog reads."""
+    from tidelog.persist.state_tools import export_state
 
     print(f"{into}: the facts of epoch {export_state(state, into):,}")
 
 
 @app.command(name="import")
 def import_command(
-    folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help=f"What `export` has written. {_ANYWHERE}")
-    ],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help=f"An export: {_ANYWHERE}")],
     state: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a new database.")],
 ) -> None:
-    """Make a database of an export. It goes on with the epoch of the exported one."""
-    from tidelog.engine.state_tools import import_state
+    """Make a database from an export. It continues at the exported epoch."""
+    from tidelog.persist.state_tools import import_state
 
     print(f"{state}: epoch {import_state(folder, state):,}")
 
 
 @app.command()
 def copy(
-    source: Annotated[str, typer.Argument(metavar="STATE", help=f"A database. {_ANYWHERE}")],
-    target: Annotated[str, typer.Argument(metavar="COPY", help=f"New. {_ANYWHERE}")],
+    source: Annotated[str, typer.Argument(metavar="STATE", help=f"A database: {_ANYWHERE}")],
+    target: Annotated[str, typer.Argument(metavar="COPY", help=f"New: {_ANYWHERE}")],
 ) -> None:
-    """Copy a database, files and all. It may be in use; one of both is a folder here."""
-    from tidelog.engine.state_copy import copy_state
+    """Copy a database, which may be in use. Source or target must be a local folder."""
+    from tidelog.persist.state_copy import copy_state
 
     print(f"{target}: epoch {copy_state(source, target):,}")

@@ -1,4 +1,4 @@
-"""What `tidelog run --stats` prints: sizes, what each epoch did, and times."""
+"""The tables of `tidelog run --stats`: sizes, what each epoch did, and times."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.engine.database import Database
+from tidelog.database.database import Database
 from tidelog.engine.report import EpochReport
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-class Clock:
+class StepClock:
     """How long each step took."""
 
     def __init__(self) -> None:
@@ -28,9 +28,9 @@ class Clock:
 
 
 def print_stats(
-    database: Database, epochs: Sequence[tuple[str, EpochReport]], clock: Clock
+    database: Database, epochs: Sequence[tuple[str, EpochReport]], clock: StepClock
 ) -> None:
-    """Print the tables to standard error; `epochs` have their names."""
+    """Print the tables to standard error; `epochs` are reports with their names."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,10 +1,11 @@
-"""The record of one epoch: what was given, what changed, and the new entries of dictionaries.
+"""The record of one epoch: given rows, changes of views, and new dictionary entries.
 
-It can be written in two parts: what was given, and what became of the views.
+A record can be written in two parts: the given rows first, the changes of views when they are
+computed (durable/log.py).
 
-A payload is a line of JSON that says what follows, zeros up to a multiple of 8 bytes, and arrays.
-Rows are words as the store packs them, with the domains they were packed for: so a record can be
-read when the domains have changed, by whoever has the dictionaries.
+A payload is a line of JSON that describes what follows, zeros up to a multiple of 8 bytes, and
+arrays. Rows are packed into words as in the store, and the record has the domains they were packed
+with. So it can be read after the domains have changed, given the dictionaries.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.durable.tables import Entries, type_of
+from tidelog.durable.dictionaries import Entries, parse_type
 from tidelog.kernel import rows as kernel
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
 from tidelog.store.run import Words
 
 _MICROSECONDS = 1_000_000
-_to_json = json.JSONEncoder(separators=(",", ":")).encode  # made once: `dumps` makes it each time
+_to_json = json.JSONEncoder(separators=(",", ":")).encode  # `dumps` would make an encoder per call
 
 
 class Role(enum.StrEnum):
     """What the rows of a change are."""
 
-    GIVEN = "given"  # the given rows of a relation that rules derive, too
-    VIEW = "view"  # all rows of such a relation
-    BOTH = "both"  # of a relation that no rule derives
-    STATED = "stated"  # given rows that the program states as well
+    GIVEN = "given"  # given rows of a relation that also has rules
+    VIEW = "view"  # all rows of a relation with rules
+    BOTH = "both"  # rows of a relation without rules: given, and shown by its view
+    GIVEN_FACT = "stated"  # formats 1 and 2 only: given rows that are program facts as well
 
     @property
     def is_given(self) -> bool:
@@ -47,8 +48,8 @@ class Role(enum.StrEnum):
         return self in (Role.VIEW, Role.BOTH)
 
 
-class Rows(NamedTuple):
-    """The net change of one relation: packed rows, and the domains that they were packed for."""
+class PackedChange(NamedTuple):
+    """The net change of one relation: packed rows, and the domains they were packed with."""
 
     relation: str
     role: Role
@@ -63,7 +64,7 @@ class Rows(NamedTuple):
         return self._unpacked(self.inserted, layout), self._unpacked(self.deleted, layout)
 
     def domains(self) -> list[Domain]:
-        """Return domains like those that the rows were packed for."""
+        """Return domains equal to those that the rows were packed with."""
         return [domain_like(bias, bits) for bias, bits in zip(self.biases, self.bits, strict=True)]
 
     def _unpacked(self, words: Words, layout: Layout) -> NDArray[np.int64]:
@@ -75,58 +76,58 @@ class Rows(NamedTuple):
 
 
 def domain_like(bias: int, bits: int) -> Domain:
-    """Return a domain that writes ordinals as these numbers say."""
+    """Return a domain with this bias and number of bits."""
     domain = Domain()
     domain.bias, domain.bits = bias, bits
     return domain
 
 
 @functools.lru_cache(maxsize=1024)
-def _about(relation: str, role: Role, biases: tuple[int, ...], bits: tuple[int, ...]) -> str:
+def _description(relation: str, role: Role, biases: tuple[int, ...], bits: tuple[int, ...]) -> str:
     return ",".join(map(_to_json, (relation, role, biases, bits)))
 
 
 class EpochRecord(NamedTuple):
-    """What is known of one epoch. A named tuple, since each commit makes one."""
+    """One epoch. A named tuple, because each commit makes one and they are cheap to make."""
 
     epoch: int
     time: float
     """When it was committed, in seconds since 1970."""
-    changes: Sequence[Rows]
+    changes: Sequence[PackedChange]
     entries: Sequence[Entries]
 
     def encode(self) -> bytes:
         """Return the payload of the record."""
-        # Put together by hand: each commit comes by here, and what is about a relation stays.
+        # Composed by hand for speed: every commit runs this. Descriptions of relations are cached.
         parts = [b""]
         changes: list[str] = []
         for rows in self.changes:
             words, more = rows.inserted.shape
-            about = _about(rows.relation, rows.role, rows.biases, rows.bits)
-            changes.append(f"[{about},{words},{more},{rows.deleted.shape[1]}]")
+            description = _description(rows.relation, rows.role, rows.biases, rows.bits)
+            changes.append(f"[{description},{words},{more},{rows.deleted.shape[1]}]")
             parts += (rows.inserted.tobytes(), rows.deleted.tobytes())
-        tables: list[str] = []
+        dictionaries: list[str] = []
         for entries in self.entries:
             lengths, content = entries.lengths, entries.content
             sizes = f"{entries.first},{entries.count},{len(lengths)},{len(content)}"
-            tables.append(f"[{_to_json(str(entries.type))},{sizes}]")
+            dictionaries.append(f"[{_to_json(str(entries.type))},{sizes}]")
             parts += (lengths.tobytes(), content.tobytes(), bytes(-content.nbytes % 8))
-        time = round(self.time * _MICROSECONDS)  # always as many digits
+        time = round(self.time * _MICROSECONDS)  # the number of digits does not vary
         head = (
             f'{{"epoch":{self.epoch},"time":{time},"changes":[{",".join(changes)}],'
-            f'"tables":[{",".join(tables)}]}}\n'
+            f'"tables":[{",".join(dictionaries)}]}}\n'
         ).encode()
         parts[0] = head + bytes(-len(head) % 8)
         return b"".join(parts)
 
     def with_views(self, views: EpochRecord) -> EpochRecord:
-        """Return the whole epoch, of which this is the given part."""
+        """Return the whole epoch; this record is its given part, `views` its view part."""
         changes, entries = (*self.changes, *views.changes), (*self.entries, *views.entries)
         return EpochRecord(self.epoch, views.time, changes, entries)
 
     @classmethod
     def decode(cls, payload: memoryview, *views: memoryview) -> EpochRecord:
-        """Return what `encode` has written, in one part or two. The checksums were right."""
+        """Return the epoch that `encode` wrote, in one part or two. Checksums were checked."""
         first = cls._decoded(payload)
         return first.with_views(cls._decoded(views[0])) if views else first
 
@@ -134,7 +135,7 @@ class EpochRecord(NamedTuple):
     def _decoded(cls, payload: memoryview) -> EpochRecord:
         data = bytes(payload)
         stop = data.index(b"\n") + 1
-        about = json.loads(data[:stop])
+        described = json.loads(data[:stop])
         at = stop + -stop % 8
 
         def take(count: int, dtype: Any) -> NDArray[Any]:
@@ -144,16 +145,16 @@ class EpochRecord(NamedTuple):
             return array
 
         changes = []
-        for relation, role, biases, bits, words, more, less in about["changes"]:
+        for relation, role, biases, bits, words, more, less in described["changes"]:
             inserted = take(words * more, np.int64).reshape(words, more)
             deleted = take(words * less, np.int64).reshape(words, less)
             changes.append(
-                Rows(relation, Role(role), tuple(biases), tuple(bits), inserted, deleted)
+                PackedChange(relation, Role(role), tuple(biases), tuple(bits), inserted, deleted)
             )
-        tables = []
-        for text, first, count, lengths, content in about["tables"]:
-            type_ = type_of(text)
+        dictionaries = []
+        for text, first, count, lengths, content in described["tables"]:
+            type_ = parse_type(text)
             numbers = take(lengths, np.int64)
             held = take(content, np.uint8 if text == "symbol" else np.int64)
-            tables.append(Entries(type_, first, count, numbers, held))
-        return cls(about["epoch"], about["time"] / _MICROSECONDS, changes, tables)
+            dictionaries.append(Entries(type_, first, count, numbers, held))
+        return cls(described["epoch"], described["time"] / _MICROSECONDS, changes, dictionaries)

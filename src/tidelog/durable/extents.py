@@ -1,8 +1,9 @@
 """Arrays in files, each with its checksum, read by mapping the file.
 
 A data file begins with 64 bytes that name it; then come arrays, each at a multiple of 64 bytes,
-as they are in memory, little-endian. Where they are and what they are is kept elsewhere: an
-`Extent` names the file, the place, the shape, the type and the CRC-32 of an array.
+as they are in memory, little-endian. The file itself does not describe them. An `Extent`, stored in
+the index of a snapshot (durable/saved.py), has the file, the position, the shape, the type and the
+CRC-32 of an array.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from tidelog.durable.files import Files
 from tidelog.durable.framing import damaged
 
 ALIGNMENT = 64
-PART = 1 << 20  # bytes that are written at once
+PART = 1 << 20  # bytes per write
 _HEADER = struct.Struct("<8sI20s32s")
 _MAGIC = b"TIDEDATA"
-FORMAT = 1  # of data files, which have not changed since
+FORMAT = 1  # of data files; it is older than the format of the manifest
 _TYPES = ("<i8", "<i4", "|u1")
 
 Steps = Generator[int, None, "Extent"]
-"""Writes an array; yields the bytes of each part as it is written, and returns where it is."""
+"""Writes an array: yields the size of each part after writing it, and returns the extent."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """An array in a file."""
+    """The location, shape, type and checksum of an array in a file."""
 
     file: str
     at: int
@@ -48,12 +49,12 @@ class Extent:
         return math.prod(self.shape) * int(self.dtype[2:])
 
     def as_data(self) -> list[Any]:
-        """Return the extent for JSON."""
+        """Return the extent as a list for JSON."""
         return [self.file, self.at, list(self.shape), self.dtype, self.crc]
 
     @classmethod
     def from_data(cls, data: list[Any]) -> Extent:
-        """Return what `as_data` returned."""
+        """Return the extent from the result of `as_data`."""
         file, at, shape, dtype, crc = data
         return cls(file, at, tuple(shape), dtype, crc)
 
@@ -82,7 +83,7 @@ class DataFile:
     def put_parts(
         self, n: int, dtype: np.dtype[Any], part: Callable[[int, int], NDArray[Any]]
     ) -> Steps:
-        """Write an array of n numbers; `part` returns those from one place to another."""
+        """Write an array of n numbers; `part(start, stop)` returns some of them."""
         at_once = PART // dtype.itemsize
         parts = (
             part(start, min(n, start + at_once)).data.cast("B") for start in range(0, n, at_once)
@@ -91,7 +92,7 @@ class DataFile:
 
     def _put(self, parts: Iterable[memoryview], shape: tuple[int, ...], dtype: str) -> Steps:
         assert self._file is not None
-        assert dtype in _TYPES, f"arrays of {dtype} have no place in a file"
+        assert dtype in _TYPES, f"arrays of {dtype} cannot be written to a data file"
         at = self.end = self.end + -self.end % ALIGNMENT
         crc = 0
         for part in parts:
@@ -102,7 +103,7 @@ class DataFile:
         return Extent(self.name, at, shape, dtype, crc)
 
     def sync(self) -> None:
-        """Return when all is on the disk that was written so far."""
+        """Return when everything written so far is on disk."""
         if self._file is not None:
             self._files.sync(self._file, self.name)
 
@@ -114,16 +115,16 @@ class DataFile:
 
 
 class Arrays:
-    """Reads arrays from data files, which are mapped once each."""
+    """Reads arrays from data files. Each file is mapped into memory once."""
 
     def __init__(self, files: Files, identity: str, *, verify: bool = True) -> None:
         self._files, self._identity, self._verify = files, identity, verify
         self._maps: dict[str, mmap.mmap] = {}
         self.mapped = 0
-        """How many bytes of arrays were asked for."""
+        """The total size of the arrays read, in bytes."""
 
     def read(self, extent: Extent) -> NDArray[Any]:
-        """Return an array. It is this process's own: what is written to it stays in memory."""
+        """Return an array. Writes to it are private to this process: the file is not changed."""
         if not extent.nbytes:
             return np.zeros(extent.shape, extent.dtype)
         data = self._map(extent.file)
@@ -138,7 +139,7 @@ class Arrays:
         return np.frombuffer(flat, extent.dtype).reshape(extent.shape)
 
     def hold(self, names: Iterable[str]) -> None:
-        """Map files now, so that their arrays can be read when the files are gone."""
+        """Map files now, so that their arrays can be read after the files have been removed."""
         for name in names:
             self._map(name)
 

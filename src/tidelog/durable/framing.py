@@ -1,22 +1,22 @@
-"""Records in a log, each with its checksums.
+"""The frames of log records, with their checksums.
 
-| bytes | in a record                                                        |
+| bytes | content                                                            |
 | ----- | ------------------------------------------------------------------ |
 | 4     | `TIDE`                                                             |
 | 4     | CRC-32 of the payload                                              |
 | 8     | the length of the payload                                          |
 | 8     | the number of the epoch                                            |
-| 8     | up to where the log was known to be on the disk, in bytes          |
+| 8     | how many bytes of the log were known to be on disk                 |
 | 4     | CRC-32 of the 32 bytes before, and of the kind if that is not 0    |
 | 4     | the kind: 0 a whole epoch, 1 its given part, 2 its view part       |
 |       | the payload, and zeros up to a multiple of 8 bytes                 |
 
-All numbers are little-endian. An epoch is one record, or two that follow each other: what was given
-is on its way to the disk while the views are computed, and what became of these is written behind.
+All numbers are little-endian. An epoch is one record, or two consecutive ones: the given part is
+synced while the views are computed, and the view part is written when they are.
 
-The last record may be *torn*: the machine stopped while it was being
-written, so it never committed, and is cut off. A record that is behind it, or that is known to have
-been on the disk, cannot be torn: then the file is damaged.
+The last record may be *torn*: the machine stopped while it was written. It was never committed, and
+is cut off. An invalid record is damage, not torn, if it is known to have been on disk: from the
+file `COMMITTED`, or from a later record.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FILL = tuple(bytes(n) for n in range(8))
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a log, and where it is; or the two parts of an epoch, as one."""
+    """A record of a log and its position; or the two parts of an epoch, joined."""
 
     epoch: int
     payload: memoryview
@@ -48,16 +48,16 @@ class Record:
     end: int
     kind: int = WHOLE
     view: memoryview | None = None
-    """The payload of the view part, if the record is a given part and that is there."""
+    """The payload of the view part, if the record is a given part that has one."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of an epoch is here."""
+        """Whether this is a whole epoch."""
         return self.kind == WHOLE or self.view is not None
 
     @property
     def payloads(self) -> tuple[memoryview, ...]:
-        """What there is of the epoch."""
+        """The payloads of the parts that exist."""
         return (self.payload,) if self.view is None else (self.payload, self.view)
 
 
@@ -69,15 +69,15 @@ def frame(epoch: int, payload: bytes, synced: int, kind: int = WHOLE) -> bytes:
 
 
 def _checksum(head: bytes | memoryview, kind: int) -> int:
-    """Return the checksum of a header. Whole records have the one that they had in format 1."""
+    """Return the checksum of a header. For a whole record it is the same as in format 1."""
     crc = zlib.crc32(head)
     return zlib.crc32(_KINDS[kind], crc) if kind else crc
 
 
 def record_at(data: memoryview, at: int, base: int = 0) -> Record | None:
-    """Return the record that begins here; None if there is no whole one.
+    """Return the record at a position of the data; None if there is no valid one.
 
-    `base` is where the data is in its file.
+    `base` is the position of the data in its file.
     """
     if at + OVERHEAD > len(data):
         return None
@@ -95,9 +95,9 @@ def record_at(data: memoryview, at: int, base: int = 0) -> Record | None:
 
 
 def scan(data: memoryview, base: int, durable: int, name: str) -> Iterator[Record]:
-    """Yield the records of a part of a file, which begins at `base`.
+    """Yield the records of a part of a file that begins at `base`; raise StateError for damage.
 
-    The first `durable` bytes of the file are known to have been on the disk.
+    The first `durable` bytes of the file are known to have been on disk.
     """
     at = 0
     while at < len(data):
@@ -112,10 +112,10 @@ def scan(data: memoryview, base: int, durable: int, name: str) -> Iterator[Recor
         raise damaged(name, base + at)
 
 
-def joined(records: Iterable[Record], name: str) -> Iterator[Record]:
-    """Yield the records of whole epochs, and of those in two parts the two as one.
+def joined_parts(records: Iterable[Record], name: str) -> Iterator[Record]:
+    """Yield the epochs of a log: two parts of one epoch are joined.
 
-    The last epoch may lack its view part; any other that does is damaged.
+    Only the last epoch may lack its view part. Otherwise the file is damaged.
     """
     given: Record | None = None
     for record in records:
@@ -135,15 +135,15 @@ def joined(records: Iterable[Record], name: str) -> Iterator[Record]:
 
 
 def damaged(name: str, at: int) -> StateError:
-    """Return the error of a file that has changed since it was written."""
+    """Return the error for a file that has changed since it was written."""
     return StateError(
-        f"`{name}` is damaged at byte {at}: it is not what was written"
-        "\n  help: put the folder back from a copy; nothing was changed"
+        f"`{name}` is damaged at byte {at}: its content does not match its checksum"
+        "\n  help: restore the folder from a copy; nothing was changed"
     )
 
 
 def _is_followed(data: memoryview, at: int, base: int) -> bool:
-    """Return whether a later record was written when this place was known to be on the disk."""
+    """Return whether a later record says that this position was on disk when it was written."""
     text = bytes(data[at:])
     place = text.find(_MAGIC, 1)
     while place >= 0:

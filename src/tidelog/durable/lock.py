@@ -1,7 +1,7 @@
-"""One writer at a time: a lock that tells who has it.
+"""The writer lock: one writer at a time for each folder.
 
-The lock belongs to the open file, so that the system gives it back when a process ends in any way.
-What is written in the file is only for the message.
+The lock belongs to the open file, so the operating system releases it however the process ends. The
+content of the file is only for the error message of the next writer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class WriterLock:
             file = os.open(files.folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StateError(f"cannot open `{files.shown(NAME)}`: {error.strerror}") from error
-        self._release = weakref.finalize(self, os.close, file)  # also when it is forgotten
+        self._release = weakref.finalize(
+            self, os.close, file
+        )  # also if the lock is garbage-collected
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -42,5 +44,5 @@ class WriterLock:
         os.pwrite(file, owner.encode(), 0)
 
     def release(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         self._release()

@@ -1,21 +1,22 @@
-"""The log: the records of epochs, in files that follow each other.
+"""The write-ahead log: the records of epochs, in one file after the other (segments).
 
-An epoch is committed when its record is on the disk. What could not be written is taken back, so
-that a failed commit leaves no trace; if not even that works, the log takes nothing any more.
+An epoch is committed when its record is on disk. A record that cannot be written completely is
+removed, so that a failed commit leaves no trace. If removing it fails, the log refuses all further
+writes.
 
-An epoch can be written in two parts, so that the disk works while views are computed: `begin`
-writes what was given, and begins a sync; `finish` writes what became of the views, and waits for
-that sync. The view part is not synced by itself, the sync of the next epoch covers it. If it is
-lost, it is computed again. No later record claims that it is on the disk before that is known.
+An epoch can be written in two parts, so that the disk works while views are computed. `begin`
+writes the given rows and begins a sync. `finish` writes the changes of the views and waits for that
+sync. The view part has no sync of its own; the sync of the next epoch covers it. A lost view part
+is computed again. No record says that a view part is on disk before that is known.
 
-Behind the last record there are zeros, which a later record overwrites: so the file does not become
-longer with each of them, and a sync has to wait for their bytes only, not for what the file system
-notes of its length. That takes two thirds of the time. They are cut off when the log is closed.
+The last record is followed by zeros, which later records overwrite. So most records do not change
+the length of the file, and a sync does not wait for the metadata of the file system. That takes two
+thirds of the time. The zeros are cut off when the log is closed.
 
-`COMMITTED` is a small file beside the log which says up to where it is committed, for readers in
-other processes. It is overwritten in place and never synced: after a crash it may be behind. Once
-it is there it is written as memory that this process shares with the file, which takes no call of
-the system. Who reads it meanwhile may get half of it, sees that by its checksum, and reads again.
+`COMMITTED` is a small file that tells readers in other processes up to where the log is committed.
+It is overwritten in place and never synced, so after a crash it may be behind. It is mapped into
+memory, so that updating it needs no system call. A reader that sees a partial update notices it by
+the checksum, and reads again.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ from tidelog.durable.syncing import Syncing
 from tidelog.errors import StateError
 
 _OWNER, _PLACES = struct.Struct("<8s32sQ"), struct.Struct("<QQ")  # COMMITTED, in two parts
-_ROOM = 1 << 16  # bytes of zeros: for some hundred small epochs
-_LONG = 1 << 16  # bytes of a view part that does not wait for the next epoch to be synced
+_ROOM = 1 << 16  # bytes of zeros: enough for a few hundred small epochs
+_LONG = 1 << 16  # a view part with more bytes is synced at once
 
 
 @dataclass
 class _Begun:
-    """An epoch whose given part is written."""
+    """An epoch of which only the given part is written."""
 
     epoch: int
     end: int
-    """Where the given part ends."""
+    """The end of the given part."""
     sync: Syncing | None
-    """The sync that was begun; None if it is known to have ended."""
-    is_found: bool = False
-    """Whether it was found in the log: then it may be committed, and stays if `finish` fails."""
+    """The running sync; None if it has ended."""
+    is_recovered: bool = False
+    """Whether it was in the log before. It may be committed, so a failed `finish` keeps it."""
 
 
 class Log:
@@ -61,25 +62,25 @@ class Log:
         self._file = file
         self.end = end
         self.cut = 0
-        """How many bytes of an epoch that was not whole were cut off."""
+        """How many bytes of an incomplete epoch were cut off."""
         self.epoch = segment.first - 1
         """The last epoch in the log."""
-        self._room = end  # so long is the file
+        self._room = end  # the length of the file, including zeros
         self._durable = end
         self._durable_epoch = self.epoch
         self._begun: _Begun | None = None
-        self._tail = b""  # the last view part, from `_durable` on, while nobody has synced it
+        self._tail = b""  # the last view part, from `_durable` on, until it is synced
         self._time = 0.0
         self.broken = ""
-        """Why nothing can be written any more; empty while all is well."""
-        self._syncing = threading.Lock()  # one at a time; epochs are appended meanwhile
+        """Why the log refuses writes; empty if it does not."""
+        self._syncing = threading.Lock()  # one sync at a time; epochs can be appended meanwhile
         self._state = threading.Lock()
         self._published: mmap.mmap | None = None
         self._owner = _OWNER.pack(MAGIC, identity.encode(), segment.first)
 
     @classmethod
     def create(cls, files: Files, name: str, first: int, identity: str) -> Log:
-        """Begin a new segment. It counts when a manifest names it."""
+        """Create a segment. It becomes part of the state when a manifest names it."""
         file = files.create(name)
         try:
             files.write(file, header(first, identity), 0, name)
@@ -91,9 +92,9 @@ class Log:
 
     @classmethod
     def resume(cls, files: Files, identity: str, segment: Segment, last: Record | None) -> Log:
-        """Go on behind the last record of a segment; what is behind it is cut off.
+        """Open a segment to append after its last record; the rest of the file is cut off.
 
-        If that record lacks its view part, its epoch is to be finished or to be taken back.
+        If that record lacks its view part, `finish` or `undo` must be called first.
         """
         file = files.open(segment.name)
         end = HEADER if last is None else last.end
@@ -102,13 +103,13 @@ class Log:
             if files.size(segment.name) > end:
                 cut = len(files.read_from(segment.name, end).rstrip(b"\0"))
                 files.truncate(file, end, segment.name)
-            files.sync(file, segment.name)  # nobody knows whether it was
+            files.sync(file, segment.name)  # it is unknown whether the last writer did
         except BaseException:
             files.close(file)
             raise
         if last is not None and not last.is_complete:
             log = cls(files, identity, segment, file, last.start)
-            log._begun = _Begun(last.epoch, end, None, is_found=True)
+            log._begun = _Begun(last.epoch, end, None, is_recovered=True)
             log.epoch = log._durable_epoch = last.epoch - 1
         else:
             log = cls(files, identity, segment, file, end)
@@ -118,9 +119,9 @@ class Log:
         return log
 
     def append(self, epoch: int, payload: bytes, time: float, *, sync: bool) -> None:
-        """Add the record of an epoch; with `sync` it is on the disk when this returns.
+        """Add the record of an epoch; with `sync` it is on disk when this returns.
 
-        If that fails the log is as it was.
+        If this fails, the log is unchanged.
         """
         self._check_usable()
         assert epoch == self.epoch + 1, f"epoch {epoch} after {self.epoch}"
@@ -138,9 +139,9 @@ class Log:
                 self._durable, self._durable_epoch, self._tail = self.end, epoch, b""
 
     def begin(self, epoch: int, payload: bytes) -> None:
-        """Write the given part of an epoch, and begin to bring it to the disk.
+        """Write the given part of an epoch, and begin to sync it.
 
-        If that fails the log is as it was. Else `finish` or `undo` has to follow.
+        If this fails, the log is unchanged. Otherwise `finish` or `undo` must follow.
         """
         self._check_usable()
         assert epoch == self.epoch + 1, f"epoch {epoch} after {self.epoch}"
@@ -153,9 +154,9 @@ class Log:
         self._begun = _Begun(epoch, end, sync)
 
     def finish(self, payload: bytes, time: float) -> None:
-        """Add the view part of the epoch that was begun, whose given part is on the disk then.
+        """Add the view part of the epoch; its given part is on disk when this returns.
 
-        If that fails the log is as it was before the epoch, or as it was found.
+        If this fails, the log is as before the epoch, or as it was when it was opened.
         """
         begun = self._begun
         assert begun is not None
@@ -169,7 +170,7 @@ class Log:
             if is_long:
                 self._files.sync(self._file, self.segment.name)
         except BaseException:
-            if not begun.is_found:
+            if not begun.is_recovered:
                 self.undo()
             raise
         self._begun = None
@@ -182,21 +183,21 @@ class Log:
                 self._durable, self._tail = end, b""
 
     def undo(self) -> None:
-        """Take back the epoch that was begun, if there is one."""
+        """Remove the given part of the epoch that has begun, if there is one."""
         begun, self._begun = self._begun, None
         if begun is None:
             return
-        if begun.is_found:
+        if begun.is_recovered:
             self.cut += begun.end - self.end
         try:
             if begun.sync is not None:
-                with suppress(StateError):  # what it was about is cut off
+                with suppress(StateError):  # what it synced is cut off next
                     self._files.end_sync(begun.sync, self.segment.name)
         finally:
             self._take_back()
 
     def _write(self, data: bytes, at: int) -> int:
-        """Write a record, and zeros behind it if there is no room for it; return its end."""
+        """Write a record, followed by zeros if the file has to grow; return its end."""
         end = at + len(data)
         if end > self._room:
             self._files.write(self._file, data + bytes(_ROOM), at, self.segment.name)
@@ -208,15 +209,15 @@ class Log:
     def _check_usable(self) -> None:
         if self.broken:
             raise StateError(
-                f"nothing can be written any more: {self.broken}"
+                f"the database accepts no more writes: {self.broken}"
                 "\n  help: close the database and open it again"
             )
 
     def _take_back(self) -> None:
-        """Cut off a record that is only there in part, or that may not be on the disk.
+        """Cut off a record that is incomplete, or that may not be on disk.
 
-        A sync that fails may have dropped all that it was to bring to the disk, the view part
-        before it as well: that is written again.
+        A failed sync may have dropped all data it had to write, including the view part of the
+        previous epoch. So that part is written again.
         """
         name = self.segment.name
         try:
@@ -233,7 +234,7 @@ class Log:
                 self._durable, self._tail = self.end, b""
 
     def sync_to(self, epoch: int) -> None:
-        """Return when an epoch is on the disk. Threads that wait for each other share one sync."""
+        """Return when an epoch is on disk. Threads that wait at the same time share one sync."""
         with self._syncing:
             if self._durable_epoch >= epoch:
                 return
@@ -243,14 +244,14 @@ class Log:
             try:
                 self._files.sync(self._file, self.segment.name)
             except BaseException as error:
-                # What was committed since the last sync may be lost, and views show it already.
-                self.broken = f"committed epochs may not be on the disk ({error})"
+                # Epochs since the last sync may be lost, and views already show them.
+                self.broken = f"committed epochs may not be on disk ({error})"
                 raise
             with self._state:
                 self._durable, self._durable_epoch, self._tail = end, last, b""
 
     def sync(self) -> None:
-        """Return when everything is on the disk, the last view part as well."""
+        """Return when everything is on disk, including the last view part."""
         self.sync_to(self.epoch)
         if not self._tail:
             return
@@ -258,18 +259,18 @@ class Log:
         try:
             self._files.sync(self._file, self.segment.name)
         except BaseException:
-            self._take_back()  # there is nothing behind the view part; it is written once more
+            self._take_back()  # cuts nothing off, but writes the view part again
             raise
         with self._state:
             self._durable, self._tail = self.end, b""
 
     @property
     def durable_epoch(self) -> int:
-        """The last epoch that is known to be on the disk."""
+        """The last epoch that is known to be on disk."""
         return self._durable_epoch
 
     def publish(self) -> None:
-        """Tell readers in other processes what is committed."""
+        """Publish the committed positions to readers in other processes."""
         with self._state:
             head = self._owner + _PLACES.pack(self._durable, self.end)
             data = head + CRC.pack(zlib.crc32(head), 0)
@@ -285,16 +286,16 @@ class Log:
                 self._files.close(file)
 
     def closed_segment(self) -> Segment:
-        """Return the segment as it is when nothing more is written to it."""
+        """Return the segment with its end, for when it is complete."""
         return Segment(self.segment.name, self.segment.first, self.epoch, self.end, self._time)
 
     def close(self) -> None:
-        """Close the files; the zeros behind the last record go.
+        """Cut off the zeros after the last record, and close the files.
 
-        An epoch that was found, and neither finished nor taken back, stays as it is.
+        A recovered epoch that was neither finished nor undone stays in the file.
         """
         if self._room > self.end and not self.broken and self._begun is None:
-            with suppress(StateError):  # they do no harm
+            with suppress(StateError):  # the zeros do no harm
                 self._files.truncate(self._file, self.end, self.segment.name)
         self._files.close(self._file)
         if self._published is not None:

@@ -1,4 +1,4 @@
-"""Reading the log, also while somebody writes to it (durable/log.py)."""
+"""Read the log, possibly while another process appends to it (durable/log.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidelog.durable.files import Files
-from tidelog.durable.framing import Record, damaged, joined, scan
+from tidelog.durable.framing import Record, damaged, joined_parts, scan
 from tidelog.durable.manifest import FORMAT, OLDEST_FORMAT, Segment
 from tidelog.errors import StateError
 
@@ -23,18 +23,18 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class Published:
-    """Up to where a log is committed."""
+    """The positions in a log that its writer has published."""
 
     first: int
-    """The first epoch of the segment that this is about."""
+    """The first epoch of the segment that is being written."""
     durable: int
-    """So many bytes of the segment are known to be on the disk."""
+    """How many bytes of the segment are known to be on disk."""
     visible: int
-    """So many bytes of it are committed: more, if commits do not wait for the disk."""
+    """How many bytes are committed: more than `durable` if commits do not wait for the disk."""
 
 
 def read_published(files: Files, identity: str) -> Published | None:
-    """Return up to where the log of a state is committed; None if that is not known."""
+    """Return the published positions of the log of a state; None if they are not known."""
     if not files.exists(COMMITTED):
         return None
     for _ in range(_TRIES):
@@ -62,14 +62,14 @@ def read_records(
 ) -> Iterator[Record]:
     """Yield the records of all epochs after `since`, in order; raise StateError for damage.
 
-    With `committed_only` the last segment is read up to where `published` says. With `unfinished`
-    the last record may lack its view part; if it has to be committed, it is one that `published`
-    knows to be on the disk. `last` tells where the record of `since` ends: the first epoch of the
-    segment, and the place in it.
+    With `committed_only`, the last segment is read up to the published position. With `unfinished`,
+    the last record may lack its view part; with both, that record must be on disk according to
+    `published`. `last` says where the record of `since` ends: the first epoch of its segment, and
+    the position in it.
     """
     if published is not None and published.first > segments[-1].first:
         raise StateError(
-            f"`{files.folder}` is not in one piece: {COMMITTED} knows a newer log than the manifest"
+            f"`{files.folder}` is inconsistent: {COMMITTED} names a newer log than the manifest"
         )
     for segment in segments:
         is_closed = segment.last >= 0
@@ -88,7 +88,7 @@ def read_records(
             if bytes(whole[:HEADER]) not in _headers(segment.first, identity):
                 raise damaged(name, 0)
             data = whole[HEADER:]
-        for record in joined(scan(data, base, durable, name), name):
+        for record in joined_parts(scan(data, base, durable, name), name):
             if record.epoch != expected:
                 raise damaged(name, record.start)
             if not record.is_complete:
@@ -96,7 +96,7 @@ def read_records(
                     raise damaged(name, record.end)
                 if not unfinished:
                     return
-            if committed_only and not is_closed and _is_ahead(record, segment, published):
+            if committed_only and not is_closed and _is_uncommitted(record, segment, published):
                 return
             if record.epoch > since:
                 yield record
@@ -105,7 +105,7 @@ def read_records(
             raise damaged(name, base + len(data))
 
 
-def _is_ahead(record: Record, segment: Segment, published: Published | None) -> bool:
+def _is_uncommitted(record: Record, segment: Segment, published: Published | None) -> bool:
     if published is None:
         return False
     limit = published.visible if record.is_complete else published.durable
@@ -113,11 +113,11 @@ def _is_ahead(record: Record, segment: Segment, published: Published | None) -> 
 
 
 def header(first: int, identity: str, format_: int = FORMAT) -> bytes:
-    """Return what a log begins with."""
+    """Return the header of a segment."""
     head = _SEGMENT.pack(MAGIC, format_, 0, first, identity.encode())
     return head + CRC.pack(zlib.crc32(head), 0)
 
 
 def _headers(first: int, identity: str) -> list[bytes]:
-    """Return what the header may be: a log stays what it was begun as."""
+    """Return the valid headers: a segment keeps the format in which it was created."""
     return [header(first, identity, number) for number in range(OLDEST_FORMAT, FORMAT + 1)]

@@ -1,8 +1,8 @@
-"""The manifest: which files are the state, replaced as a whole.
+"""The manifest: the file that names all files of a state.
 
-A text file of two lines. The first names the format, and has the length and the CRC-32 of the
-second, which is JSON. It is written beside the old one, synced, and renamed over it: after a crash
-there is the old one or the new one. Everything that it does not name is of no account.
+It has two lines. The first has the format, and the length and the CRC-32 of the second, which is
+JSON. A new manifest is written to another file, synced, and renamed over the old one, so that after
+a crash either the old or the new one exists. Files that it does not name are not part of the state.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from tidelog.errors import StateError
 
 NAME = "MANIFEST"
 _NEW = "MANIFEST.new"
-FORMAT = 2
-OLDEST_FORMAT = 1  # of those that can be read; all have whole epochs in their logs
+FORMAT = 3
+OLDEST_FORMAT = 1  # the oldest format that can be read
+FACTS_ARE_RULES = 3  # the first format in which given rows are stored without the program's facts
 _KNOWN = tuple(str(number) for number in range(OLDEST_FORMAT, FORMAT + 1))
 
 
@@ -27,9 +28,9 @@ class Segment:
 
     name: str
     first: int
-    """The number of its first epoch."""
+    """Its first epoch."""
     last: int = -1
-    """The number of its last epoch; -1 while it is being written."""
+    """Its last epoch; -1 while it is being written."""
     bytes: int = -1
     """Its size; -1 while it is being written."""
     time: float = 0.0
@@ -38,19 +39,19 @@ class Segment:
 
 @dataclass(frozen=True)
 class SnapshotRef:
-    """Where the index of a snapshot is."""
+    """The file with the index of a snapshot (durable/saved.py)."""
 
     name: str
     bytes: int
     crc: int
     epoch: int
     data_bytes: int
-    """The size of all that it names."""
+    """The size of all arrays that the index names."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a state consists of."""
+    """The files of a state, and its program."""
 
     identity: str
     program: str
@@ -59,21 +60,21 @@ class Manifest:
     segments: tuple[Segment, ...]
     written_by: str = ""
     format: int = FORMAT
-    """The format of the state: a writer that finds an older one makes it this one."""
+    """The format of the state. A writer converts an older format to the current one."""
 
     def with_segments(self, segments: tuple[Segment, ...]) -> Manifest:
-        """Return the manifest with another log."""
+        """Return the manifest with another list of log segments."""
         return replace(self, segments=segments)
 
 
-class UnsureError(StateError):
-    """Nobody knows which manifest is on the disk: no file of either may be touched."""
+class UncertainManifestError(StateError):
+    """The old or the new manifest may be on disk, so no file that either names may be removed."""
 
 
 def write(files: Files, manifest: Manifest, before: Manifest | None) -> None:
-    """Put a manifest in the place of the one before; when this returns it is on the disk.
+    """Replace the manifest `before`; when this returns, the new one is on disk.
 
-    If that fails the one before is still there, or there again.
+    If this raises StateError, the old manifest is in place, except for UncertainManifestError.
     """
     try:
         _replace(files, manifest)
@@ -85,16 +86,16 @@ def write(files: Files, manifest: Manifest, before: Manifest | None) -> None:
             else:
                 _replace(files, before)
         except (_UnsyncedError, StateError) as second:
-            raise UnsureError(str(second)) from error
+            raise UncertainManifestError(str(second)) from error
         raise StateError(str(error)) from error
 
 
 class _UnsyncedError(Exception):
-    """The manifest is replaced, but perhaps not on the disk."""
+    """The manifest was renamed, but the folder could not be synced."""
 
 
 def encoded(manifest: Manifest) -> bytes:
-    """Return what is in the file of a manifest."""
+    """Return the content of the manifest file."""
     data = asdict(manifest)
     format_ = data.pop("format")
     body = json.dumps(data, ensure_ascii=True).encode()
@@ -121,14 +122,15 @@ def read(files: Files) -> Manifest:
     head, _, body = files.read(NAME).partition(b"\n")
     words = head.decode(errors="replace").split(" ")
     shown = files.shown(NAME)
-    damaged = StateError(f"`{shown}` is damaged: it is not what was written")
+    damaged = StateError(f"`{shown}` is damaged: its content does not match its checksum")
     if len(words) != 5 or words[:2] != ["tidelog", "state"]:
         raise damaged
     if words[2] not in _KNOWN:
         if words[2].isdecimal() and 0 < len(words[2]) < 4:
             raise StateError(
-                f"`{shown}` has format {words[2]}; this Tidelog knows {' and '.join(_KNOWN)} only"
-                "\n  help: export it with the Tidelog that wrote it, and import that"
+                f"`{shown}` has format {words[2]};"
+                f" this version of Tidelog reads formats {OLDEST_FORMAT} to {FORMAT}"
+                "\n  help: export it with the version that wrote it, and import the result"
             )
         raise damaged
     if body[-1:] != b"\n" or words[3:] != [str(len(body) - 1), f"{zlib.crc32(body[:-1]):08x}"]:

@@ -1,8 +1,8 @@
-"""Folders on any file system that Arrow reaches: where exports and copies of a state go.
+"""Folders on any file system that Arrow supports, for exports and copies of a state.
 
 A place is a local path, or an address such as `s3://bucket/folder`. Files there are written once
-and as a whole, and read from beginning to end; a database that is in use needs more than that, and
-lies on a local disk (durable/files.py).
+and completely, and read from beginning to end. A database in use needs more operations than that,
+so it must be on a local disk (durable/files.py).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, BinaryIO
 
 from tidelog.errors import StateError, UsageError
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # a drive has one letter
-PART = 1 << 20  # bytes that are copied at once
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # two letters or more: not a drive
+PART = 1 << 20  # bytes per read and write of a copy
 
 
 def is_address(place: str | Path) -> bool:
-    """Return whether this is the address of a place, and not a local path.
+    """Return whether this is an address, not a local path.
 
     >>> is_address("s3://bucket/x"), is_address(Path("s3://bucket/x")), is_address("a/b:c")
     (True, True, False)
@@ -32,7 +32,7 @@ class Place:
     """A folder to write files to, or to read them from."""
 
     def __init__(self, place: str | Path, filesystem: Any = None) -> None:
-        """Find a place; with a `pyarrow.fs.FileSystem` it is a path there."""
+        """Connect to a place; with a `pyarrow.fs.FileSystem`, `place` is a path in it."""
         from pyarrow import ArrowInvalid, fs
 
         self._name = str(place)
@@ -45,8 +45,8 @@ class Place:
                 self._fs, self._folder = fs.FileSystem.from_uri(self._name)
             except (ArrowInvalid, OSError, ImportError) as error:
                 raise UsageError(
-                    f"`{place}` is no place that Arrow can reach: {_said(error)}"
-                    "\n  help: such as s3://bucket/folder, gs://, abfs://, hdfs:// or file://"
+                    f"`{place}` is not an address that Arrow supports: {_first_line(error)}"
+                    "\n  help: use s3://bucket/folder, gs://, abfs://, hdfs:// or file://"
                 ) from error
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Place:
         return f"{self._name.rstrip('/')}/{name}"
 
     def names(self) -> list[str]:
-        """Return the names of all that is there; nothing, if there is no such folder."""
+        """Return the names of all files and folders in it; none if the folder does not exist."""
         from pyarrow import fs
 
         with self._named("list", ""):
@@ -65,14 +65,14 @@ class Place:
             return sorted(info.base_name for info in self._fs.get_file_info(selector))
 
     def make(self) -> None:
-        """Make the folder; raise UsageError if something is in it."""
+        """Create the folder; raise UsageError if it is not empty."""
         if self.names():
             raise UsageError(f"`{self}` is not empty")
-        with self._named("make", ""):
+        with self._named("create", ""):
             self._fs.create_dir(self._folder, recursive=True)
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether a file exists."""
         return name in self.names()
 
     def write(self, name: str, data: bytes) -> None:
@@ -81,30 +81,32 @@ class Place:
             file.write(data)
 
     def read(self, name: str) -> bytes:
-        """Return what is in a file."""
+        """Return the content of a file."""
         with self.input(name) as file:
             data: bytes = file.read()
             return data
 
     def put(self, name: str, source: BinaryIO, size: int) -> None:
-        """Write a file of so many bytes, as they come from another one."""
+        """Write a file with the next `size` bytes of another one."""
         with self.output(name) as file:
             while size:
                 part = source.read(min(PART, size))
                 if not part:
-                    raise StateError(f"`{self.shown(name)}`: the file it is copied from is short")
+                    raise StateError(
+                        f"cannot write `{self.shown(name)}`: the file to copy is too short"
+                    )
                 file.write(part)
                 size -= len(part)
 
     @contextmanager
     def output(self, name: str) -> Iterator[Any]:
-        """Open a new file for writing, as Arrow does."""
+        """Open a new Arrow file for writing."""
         with self._named("write", name), self._fs.open_output_stream(self._path(name)) as file:
             yield file
 
     @contextmanager
     def input(self, name: str) -> Iterator[Any]:
-        """Open a file for reading, as Arrow does."""
+        """Open an Arrow file for reading."""
         with self._named("read", name), self._fs.open_input_file(self._path(name)) as file:
             yield file
 
@@ -117,9 +119,9 @@ class Place:
             yield
         except OSError as error:
             where = self.shown(name) if name else self._name
-            raise StateError(f"cannot {what} `{where}`: {_said(error)}") from error
+            raise StateError(f"cannot {what} `{where}`: {_first_line(error)}") from error
 
 
-def _said(error: Exception) -> str:
-    """Return what an error says, in one line."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of the message of an error."""
     return str(error).strip().partition("\n")[0]

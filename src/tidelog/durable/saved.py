@@ -1,7 +1,7 @@
-"""What a snapshot holds, and where: its index, a file of JSON.
+"""The index of a snapshot: a JSON file that names its arrays.
 
-Data files have arrays (durable/extents.py); the index says which array is what. It is written and
-checked as a whole. What it names is read when somebody needs it.
+The arrays are in data files (durable/extents.py); the index says which array holds what. The index
+has one checksum, and is read when the state is opened. The arrays are read when they are needed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tidelog.durable.dictionaries import Entries, parse_type
 from tidelog.durable.extents import Arrays, Extent
 from tidelog.durable.files import Files
 from tidelog.durable.framing import damaged
 from tidelog.durable.manifest import SnapshotRef
-from tidelog.durable.tables import Entries, type_of
 from tidelog.values.types import Type
 
 Order = tuple[int, ...]
@@ -24,7 +24,7 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SavedRun:
-    """One run in files."""
+    """The arrays of one run, in files."""
 
     dead: int
     words: Extent
@@ -32,7 +32,7 @@ class SavedRun:
     counts: Extent | None
 
     def extents(self) -> list[Extent]:
-        """Return its arrays."""
+        """Return the extents of its arrays."""
         return [extent for extent in (self.words, self.marks, self.counts) if extent is not None]
 
     @property
@@ -43,16 +43,16 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class RunInFiles:
-    """The arrays of a run, to be read when they are needed (store/lazy_run.py)."""
+    """A run that is read from files when it is needed (store/lazy_run.py)."""
 
     saved: SavedRun
     arrays: Arrays
     rows_only: bool
-    """Whether rows are all that is needed: neither levels nor counts."""
+    """Whether only rows are needed, neither levels nor counts."""
 
     @property
     def words(self) -> Extent | None:
-        """Where the words are, if they have a file of their own."""
+        """The extent of the words, if they have a file of their own."""
         return self.saved.words if self.saved.words.file.startswith("words-") else None
 
     @property
@@ -74,7 +74,7 @@ class RunInFiles:
 
 @dataclass(frozen=True)
 class GroupsInFiles:
-    """Heads and words of the groups of an aggregate (store/accumulators.py)."""
+    """The arrays of the groups of an aggregate, in files (store/accumulators.py)."""
 
     heads: Extent
     words: Extent
@@ -82,13 +82,13 @@ class GroupsInFiles:
 
     @property
     def nbytes(self) -> int:
-        """The size of both."""
+        """The size of its arrays."""
         return self.heads.nbytes + self.words.nbytes
 
 
 @dataclass(frozen=True)
 class SumsInFiles:
-    """The groups of an aggregate, to be read when they are needed."""
+    """The groups of an aggregate, read from files when they are needed."""
 
     saved: GroupsInFiles
     arrays: Arrays
@@ -99,30 +99,31 @@ class SumsInFiles:
         return self.saved.nbytes
 
     def read(self) -> tuple[Any, Any, int]:
-        """Return heads and words, and how many of these are used."""
+        """Return heads, words, and the number of words in use."""
         saved, read = self.saved, self.arrays.read
         return read(saved.heads), read(saved.words), saved.words_used
 
 
 @dataclass(frozen=True)
-class Relation:
-    """A stored relation: the numbers of its domains, and its runs by order.
+class SavedRelation:
+    """A relation in a snapshot: the indexes of its domains, and its runs by order.
 
-    `Run` is what a run is: a capture of one in memory, or where one is in files.
+    While a snapshot is written, runs and sums are captures of those in memory. In a finished one,
+    they are `SavedRun` and `GroupsInFiles`.
     """
 
     name: str
     is_given: bool
-    """Whether these are the given rows of a relation that rules derive, too."""
+    """Whether these are the given rows of a relation that also has rules."""
     domains: tuple[int, ...]
     orders: Mapping[Order, Sequence[Any]]
     sums: Sequence[Any] = ()
-    """What is attached to it: captures of groups, or where they are in files."""
+    """The groups of aggregates that are attached to it."""
 
 
 @dataclass(frozen=True)
-class SavedTable:
-    """Entries of a dictionary in files."""
+class SavedEntries:
+    """Consecutive entries of a dictionary, in files."""
 
     type: Type
     first: int
@@ -138,21 +139,22 @@ class SavedTable:
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A snapshot that is in files."""
+class SavedSnapshot:
+    """A snapshot in files."""
 
     epoch: int
     domains: Sequence[tuple[int, int]]
-    relations: Sequence[Relation]
-    tables: Sequence[SavedTable]
-    stated: Mapping[str, Extent]
-    memories: Sequence[tuple[tuple[str, ...], str, Mapping[str, float]]]
+    relations: Sequence[SavedRelation]
+    dictionaries: Sequence[SavedEntries]
+    statistics: Sequence[tuple[tuple[str, ...], str, Mapping[str, float]]]
+    given_facts: Mapping[str, Extent] = field(default_factory=dict)
+    """Formats 1 and 2 only: the given rows that are program facts as well."""
 
     def extents(self) -> list[Extent]:
-        """Return all arrays."""
-        found = list(self.stated.values())
-        for table in self.tables:
-            found += (table.lengths, table.content)
+        """Return the extents of all arrays."""
+        found = list(self.given_facts.values())
+        for entries in self.dictionaries:
+            found += (entries.lengths, entries.content)
         for relation in self.relations:
             for runs in relation.orders.values():
                 for run in runs:
@@ -166,15 +168,15 @@ class Saved:
         return {extent.file for extent in self.extents()}
 
     def held_bytes(self, files: Files) -> int:
-        """Return the size of all data files, with what is in them and not used any more."""
+        """Return the size of all data files, including arrays that are no longer used."""
         return sum(files.size(name) for name in self.files())
 
 
 # --- the index --------------------------------------------------------------------------------
 
 
-def as_json(saved: Saved) -> bytes:
-    """Return the index of a snapshot."""
+def as_json(saved: SavedSnapshot) -> bytes:
+    """Return the content of the index file."""
 
     def extent(held: Extent | None) -> list[Any] | None:
         return None if held is None else held.as_data()
@@ -202,21 +204,20 @@ def as_json(saved: Saved) -> bytes:
     ]
     tables = [
         [str(part.type), part.first, part.count, extent(part.lengths), extent(part.content)]
-        for part in saved.tables
+        for part in saved.dictionaries
     ]
     index = {
         "epoch": saved.epoch,
         "domains": saved.domains,
         "relations": relations,
         "tables": tables,
-        "stated": {name: extent(held) for name, held in saved.stated.items()},
-        "memories": saved.memories,
+        "memories": saved.statistics,
     }
     return json.dumps(index, separators=(",", ":")).encode()
 
 
-def load_index(files: Files, ref: SnapshotRef) -> Saved:
-    """Return what a snapshot holds; raise StateError if its index is damaged."""
+def load_index(files: Files, ref: SnapshotRef) -> SavedSnapshot:
+    """Return the snapshot that an index describes; raise StateError if the index is damaged."""
     data = files.read(ref.name)
     if len(data) != ref.bytes or zlib.crc32(data) != ref.crc:
         raise damaged(files.shown(ref.name), 0)
@@ -229,7 +230,7 @@ def load_index(files: Files, ref: SnapshotRef) -> Saved:
         return Extent.from_data(held)
 
     relations = [
-        Relation(
+        SavedRelation(
             relation["name"],
             relation["given"],
             tuple(relation["domains"]),
@@ -248,14 +249,14 @@ def load_index(files: Files, ref: SnapshotRef) -> Saved:
         for relation in index["relations"]
     ]
     tables = [
-        SavedTable(type_of(text), first, count, sure(lengths), sure(content))
+        SavedEntries(parse_type(text), first, count, sure(lengths), sure(content))
         for text, first, count, lengths, content in index["tables"]
     ]
-    return Saved(
+    return SavedSnapshot(
         index["epoch"],
         [(bias, bits) for bias, bits in index["domains"]],
         relations,
         tables,
-        {name: sure(held) for name, held in index["stated"].items()},
-        [(tuple(names), strategy, memory) for names, strategy, memory in index["memories"]],
+        [(tuple(names), strategy, numbers) for names, strategy, numbers in index["memories"]],
+        {name: sure(held) for name, held in index.get("stated", {}).items()},
     )

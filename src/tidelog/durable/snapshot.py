@@ -1,10 +1,10 @@
-"""A snapshot: all that is stored at one epoch, written in as many steps as it takes.
+"""Write a snapshot: everything stored at one epoch, in small steps between later epochs.
 
-It consists of data files (durable/extents.py) and an index that says what they hold
-(durable/saved.py). The words of a large run have a file of their own, which later snapshots use
-again as long as the run lives; so do the entries of dictionaries, and all that nobody has touched
-since it was opened. Marks, counts and sums, which epochs change in place, are written with each
-snapshot, as they were when it began (store/capture.py).
+A snapshot consists of data files (durable/extents.py) and an index that names their arrays
+(durable/saved.py). The words of a large run have a file of their own, which later snapshots refer
+to as long as the run exists. Dictionary entries, and runs not touched since the state was opened,
+are not written again either. Marks, counts and sums change in place, so they are written with each
+snapshot, as of the epoch at which it began (store/capture.py).
 """
 
 from __future__ import annotations
@@ -13,60 +13,53 @@ import zlib
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tidelog.durable.dictionaries import first_id, pack
 from tidelog.durable.extents import DataFile, Extent
 from tidelog.durable.files import Files
 from tidelog.durable.manifest import SnapshotRef
 from tidelog.durable.saved import (
     GroupsInFiles,
     Order,
-    Relation,
-    Saved,
+    SavedEntries,
+    SavedRelation,
     SavedRun,
-    SavedTable,
+    SavedSnapshot,
     as_json,
 )
-from tidelog.durable.tables import first_number, pack
-from tidelog.store.capture import Capture
-from tidelog.store.codec import Table
-from tidelog.store.sets import SetTable
-from tidelog.store.sums_capture import SumsCapture
+from tidelog.store.capture import Capture, SumsCapture
+from tidelog.store.codec import Dictionary
+from tidelog.store.sets import SetDictionary
 from tidelog.values.types import Type
 
-LARGE = 1 << 20  # bytes of words from which on a run has a file of its own
-_TABLE_ROWS = 1 << 15  # entries that are written at once
-_MOST_FILES = 8  # of dictionaries, before they are written anew
+LARGE = 1 << 20  # a run with this many bytes of words has a file of its own
+_ENTRIES_AT_ONCE = 1 << 15
+_MOST_FILES = 8  # with more files of entries, all entries are written to a new one
 
 
 @dataclass(frozen=True)
 class Image:
-    """Everything that is to be saved, as it is between two epochs."""
+    """Everything that a snapshot saves, as it is between two epochs."""
 
     epoch: int
     domains: Sequence[tuple[int, int]]
     """Bias and bits of each domain."""
-    relations: Sequence[Relation]
-    tables: Sequence[tuple[Type, Table | SetTable, int]]
-    """The dictionaries, and how many entries each had."""
-    stated: Mapping[str, NDArray[np.int64]]
-    """Given rows that the program states as well, as columns of ordinals."""
-    memories: Sequence[tuple[tuple[str, ...], str, Mapping[str, float]]]
-    """What strategies remember: the relations, the name of the strategy, the numbers."""
+    relations: Sequence[SavedRelation]
+    dictionaries: Sequence[tuple[Type, Dictionary | SetDictionary, int]]
+    """The dictionaries, and their numbers of entries."""
+    statistics: Sequence[tuple[tuple[str, ...], str, Mapping[str, float]]]
+    """For each strategy: its relations, its name, and its statistics."""
 
 
 @dataclass
 class _Written:
-    """A part of the index that grows while a snapshot is written."""
+    """The parts of the index that grow while a snapshot is written."""
 
-    relations: list[Relation] = field(default_factory=list)
-    tables: list[SavedTable] = field(default_factory=list)
-    stated: dict[str, Extent] = field(default_factory=dict)
+    relations: list[SavedRelation] = field(default_factory=list)
+    dictionaries: list[SavedEntries] = field(default_factory=list)
 
 
 class SnapshotWriter:
-    """Writes one snapshot. Nothing counts until a manifest names it."""
+    """Writes one snapshot. It becomes part of the state when a manifest names it."""
 
     def __init__(
         self,
@@ -74,21 +67,21 @@ class SnapshotWriter:
         identity: str,
         number: int,
         image: Image,
-        known_tables: Sequence[SavedTable] = (),
+        known_entries: Sequence[SavedEntries] = (),
     ) -> None:
         self._files, self._identity, self._number = files, identity, number
         self._image = image
-        self._known_tables = known_tables
+        self._known_entries = known_entries
         self._open: list[DataFile] = []
         self.names: list[str] = []
-        """The files that were made so far."""
+        """The files created so far."""
         self._steps = self._write()
-        self.saved: Saved | None = None
-        """What was written, when all is."""
+        self.saved: SavedSnapshot | None = None
+        """The snapshot, once it is complete."""
         self._words: list[tuple[Capture, Extent]] = []
 
     def advance(self, budget: int) -> SnapshotRef | None:
-        """Write about so many bytes, and have them on the disk; return the snapshot at the end."""
+        """Write and sync about `budget` bytes; return the snapshot when it is complete."""
         try:
             while budget > 0:
                 budget -= next(self._steps)
@@ -99,14 +92,14 @@ class SnapshotWriter:
             file.sync()
         return None
 
-    def counts_from_now_on(self) -> None:
-        """Let later snapshots use the words that this one has written: a manifest names it."""
+    def on_committed(self) -> None:
+        """Let later snapshots refer to the words written here: a manifest names this one."""
         for capture, extent in self._words:
             if capture.run.words is capture.words:
                 capture.run.saved = extent
 
     def abandon(self) -> None:
-        """Give up: close and remove what was written."""
+        """Give up: close and remove all files."""
         self._steps.close()
         for file in self._open:
             file.close()
@@ -128,9 +121,7 @@ class SnapshotWriter:
         image, number = self._image, self._number
         written = _Written()
         data = self._new_file(f"data-{number:08}.tide")
-        for name, rows in image.stated.items():
-            written.stated[name] = yield from data.put(rows)
-        written.tables += yield from self._write_tables()
+        written.dictionaries += yield from self._write_entries()
         for relation in image.relations:
             orders: dict[Order, list[SavedRun]] = {}
             for order, captures in relation.orders.items():
@@ -141,13 +132,12 @@ class SnapshotWriter:
             for groups in relation.sums:
                 sums.append((yield from self._write_sums(groups, data)))
             written.relations.append(
-                Relation(relation.name, relation.is_given, relation.domains, orders, sums)
+                SavedRelation(relation.name, relation.is_given, relation.domains, orders, sums)
             )
         self._finish_file(data)
-        saved = Saved(
-            image.epoch, image.domains, written.relations, written.tables, written.stated,
-            image.memories,
-        )  # fmt: skip
+        saved = SavedSnapshot(
+            image.epoch, image.domains, written.relations, written.dictionaries, image.statistics
+        )
         index = as_json(saved)
         name = f"snapshot-{number:08}.json"
         self.names.append(name)
@@ -194,23 +184,23 @@ class SnapshotWriter:
             capture.words_used,
         )
 
-    def _write_tables(self) -> Generator[int, None, list[SavedTable]]:
-        """Write the entries that no earlier snapshot has written."""
-        known = list(self._known_tables)
+    def _write_entries(self) -> Generator[int, None, list[SavedEntries]]:
+        """Write the dictionary entries that no earlier snapshot has written; return all."""
+        known = list(self._known_entries)
         if len({part.lengths.file for part in known}) > _MOST_FILES:
             known = []
         file: DataFile | None = None
-        for type_, table, size in self._image.tables:
+        for type_, dictionary, size in self._image.dictionaries:
             parts = [part for part in known if part.type == type_]
-            first = parts[-1].first + parts[-1].count if parts else first_number(type_)
+            first = parts[-1].first + parts[-1].count if parts else first_id(type_)
             while first < size:
                 if file is None:
                     file = self._new_file(f"tables-{self._number:08}.tide")
-                items = table.entries(first, min(size, first + _TABLE_ROWS))
+                items = dictionary.entries(first, min(size, first + _ENTRIES_AT_ONCE))
                 entries = pack(type_, first, items)
                 lengths = yield from file.put(entries.lengths)
                 content = yield from file.put(entries.content)
-                known.append(SavedTable(type_, first, len(items), lengths, content))
+                known.append(SavedEntries(type_, first, len(items), lengths, content))
                 first += len(items)
         if file is not None:
             self._finish_file(file)

@@ -1,1 +1,1 @@
-"""Transactions in, changes out: the database that programs hold on to."""
+"""The engines under a database: the kernel, the reference engine, and how stored rows are read."""

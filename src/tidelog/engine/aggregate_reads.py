@@ -1,10 +1,10 @@
 """Aggregates over an interval of a stored relation: how the kernel answers `view.aggregate`.
 
-Scan trees answer in O(log n) where the rows asked for are an interval of some order: these columns
-equal, that one in a range. Numbers, dates and the like have trees over the sorted runs
+Scan trees answer in O(log n) where the rows are an interval of some order: some columns equal, one
+in a range. Numbers, dates and the like have trees over the sorted runs
 (store/run_tree.py); symbols, records, sets, sums of floats and semigroups from Python have one of
-Python objects (store/value_tree.py). Trees are made when they are first asked, and follow the
-epochs from then on. What is no interval is computed from the rows (engine/questions.py).
+Python objects (store/value_tree.py). Trees are built on first use, and follow
+the epochs from then on. Other aggregates are computed from the rows (engine/questions.py).
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from typing import Any
 
 from tidelog.engine.questions import Question, exact_sum
 from tidelog.plan.externals import UNORDERED
-from tidelog.reference.aggregates import exact_ratio
 from tidelog.store.codec import Codec
-from tidelog.store.intervals import Summary, summary
-from tidelog.store.lookup import key
+from tidelog.store.lookup import Summary, key, summary
 from tidelog.store.relation import StoredRelation
-from tidelog.store.scan_operations import Combined, Count, ExactSum, Extreme
-from tidelog.store.scan_tree import NOTHING, Scan
+from tidelog.store.scan_operations import Combined, ExactSum, Extreme, RowCount
+from tidelog.store.scan_tree import NOTHING, ScanOperation
 from tidelog.store.value_tree import key_part, value_tree
 from tidelog.values.order import sort_key
+from tidelog.values.ratios import exact_ratio
 from tidelog.values.types import Kind, Type
 
 _SIGN = 1 << 63
@@ -117,15 +116,15 @@ class TreeAnswers:
         return self._from_partial(question, found)
 
     def _key(self, column: int, value: Any) -> Any:
-        """Return what sorts as a value does, which need not be in any relation."""
+        """Return the sort key of a value, which need not be in any relation."""
         type_ = self._types[column]
         if type_.kind in UNORDERED:
             return sort_key(type_, self._codec.records)(value)
         return self._codec.encoder(type_)(value)
 
-    def _scan(self, question: Question) -> Scan:
+    def _scan(self, question: Question) -> ScanOperation:
         if question.column is None:
-            return Count()
+            return RowCount()
         type_ = self._types[question.column]
         if question.algebra is not None:
             return Combined(question.algebra, self._codec.decoder(type_))

@@ -1,7 +1,7 @@
 """Columns of ordinals as Arrow arrays, and back, without a Python object for each value.
 
-What has no fixed width (symbols, records, sets) is converted once for each different value; the
-rows then take it by its place.
+Values without a fixed width (symbols, records, sets) are converted once for each distinct value;
+rows then refer to them by position.
 """
 
 from __future__ import annotations

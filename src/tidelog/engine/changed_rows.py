@@ -1,4 +1,4 @@
-"""The rows of a change, packed as they are stored: nothing is decoded before somebody asks."""
+"""The rows of a net change, packed as they are stored, and decoded when they are read."""
 
 from __future__ import annotations
 
@@ -16,34 +16,27 @@ from tidelog.store.run import Words
 from tidelog.values.types import Row
 
 
-class Contents:
-    """Some relations, as a reader asks for them."""
-
-    def __init__(self, codec: Codec, relations: dict[str, StoredRelation]) -> None:
-        self.codec, self.relations = codec, relations
-
-
 class ChangedRows(NetChange):
-    """What an epoch has changed in a relation. Most changes are never looked at."""
+    """The net change of a stored relation. It is decoded only if it is read."""
 
     __slots__ = ("_codec", "_codes", "_delta", "_relation")
 
     def __init__(self, codec: Codec, relation: Relation, stored: StoredRelation) -> None:
         self._codec, self._relation, self._delta = codec, relation, stored.delta
-        self._codes = stored.codes  # layouts change, that of these rows does not
+        self._codes = stored.codes  # the relation's layout may change, that of these rows does not
 
     @property
     def inserted(self) -> frozenset[Row]:
-        """The rows that came, decoded anew each time."""
+        """The inserted rows, decoded at each call."""
         return frozenset(self._reader(self._delta.inserted).rows())
 
     @property
     def deleted(self) -> frozenset[Row]:
-        """The rows that went, decoded anew each time."""
+        """The deleted rows, decoded at each call."""
         return frozenset(self._reader(self._delta.deleted).rows())
 
     def readers(self, relation: Relation, records: Records) -> tuple[StoredReader, StoredReader]:
-        """Return the rows that came, and those that went, to be asked."""
+        """Return readers for the inserted and the deleted rows."""
         return self._reader(self._delta.inserted), self._reader(self._delta.deleted)
 
     def __bool__(self) -> bool:
@@ -57,7 +50,7 @@ class ChangedRows(NetChange):
 def reader_of(
     relation: Relation, codec: Codec, domains: Sequence[Domain], words: Words
 ) -> StoredReader:
-    """Return sorted rows, which were packed for these domains, to be asked."""
+    """Return a reader for sorted rows that were packed for these domains."""
     stored = StoredRelation(relation.name, domains)
     stored.replace(words, None, None)
-    return StoredReader(Contents(codec, {relation.name: stored}), relation)
+    return StoredReader(codec, stored, relation)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tidelog.errors import FunctionalConflict
+from tidelog.join.failures import Attempt, match_atoms
+from tidelog.join.group_lookup import GroupLookup
+from tidelog.join.joins import HEAD, AtomReading, reading
 from tidelog.logic.program import Program, Relation
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.failures import HEAD, Attempt, match_atoms
-from tidelog.maintain.group_lookup import GroupLookup
-from tidelog.maintain.joins import Reading, reading
-from tidelog.plan.body import AtomUse, Rule
+from tidelog.maintain.recompute import Recompute
+from tidelog.plan.body import AtomUse, LoweredRule
+from tidelog.store.catalog import Catalog
 from tidelog.store.run import Run, Words
 from tidelog.store.versions import Version
 from tidelog.values.text import format_value
@@ -18,11 +21,15 @@ from tidelog.values.types import Row
 
 
 class FunctionalCheck:
-    """Finds keys with two values, and tells where both come from."""
+    """Finds keys with two values, and says where both come from."""
 
-    def __init__(self, program: Program, catalog: Catalog) -> None:
+    def __init__(
+        self, program: Program, catalog: Catalog, recomputed: Mapping[str, Recompute]
+    ) -> None:
+        """Prepare lookups by key; `recomputed` has what is re-evaluated."""
         self._program = program
         self._catalog = catalog
+        self._recomputed = recomputed
         self._lookups = {
             relation.name: GroupLookup(catalog, relation.name, tuple(range(relation.arity - 1)))
             for relation in program.relations.values()
@@ -60,35 +67,43 @@ class FunctionalCheck:
         return FunctionalConflict("\n".join(lines))
 
     def _origin(self, name: str, row: Row) -> str:
-        """Return in words where a row comes from."""
+        """Return where a row comes from, as text for an error."""
         for fact in self._program.facts:
             if fact.relation == name and fact.row == row:
                 return f"a fact of the program, {fact.span}"
         words = self._catalog.pack(name, self._catalog.encode(name, [row]))
         if self._catalog.given[name].find(words).present[0]:
             return "a given fact"
-        for layer in self._catalog.lowered.layers:
+        recomputed = self._recomputed.get(name)
+        if recomputed is None:
+            return self._derived(self._catalog, name, row, words)
+        with recomputed.evaluated() as private:  # what its rules read exists only here
+            return self._derived(private, name, row, words)
+
+    def _derived(self, catalog: Catalog, name: str, row: Row, words: Words) -> str:
+        """Return in words which rule derives a row."""
+        for layer in catalog.lowered.layers:
             for rule in layer.rules:
                 if rule.head.relation == name:
-                    values = self._derivation(rule, words)
+                    values = _derivation(catalog, rule, words)
                     if values is not None:
-                        told = ", ".join(f"{n} = {v!r}" for n, v in values.items())
+                        shown = ", ".join(f"{n} = {v!r}" for n, v in values.items())
                         return f"derived by {rule.text}  ({rule.span})" + (
-                            f" with {told}" if told else ""
+                            f" with {shown}" if shown else ""
                         )
         raise AssertionError(f"{name}{row} comes from nowhere")
 
-    def _derivation(self, rule: Rule, words: Words) -> dict[str, object] | None:
-        """Return the values of the variables with which the rule derives a row."""
 
-        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
-            index = self._catalog.relations[atom.relation].index(order)
-            return reading(index, Version.NEW)
+def _derivation(catalog: Catalog, rule: LoweredRule, words: Words) -> dict[str, object] | None:
+    """Return the values of the variables with which the rule derives a row."""
 
-        slots, bindings = match_atoms(self._catalog, rule, HEAD, read, [Run(words)])
-        attempt = Attempt(self._catalog, rule, read)
-        for binding in bindings.T.tolist():
-            values = dict(zip(slots, binding, strict=True))
-            if attempt.holds(values):
-                return attempt.shown(values)
-        return None
+    def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
+        return reading(catalog.relations[atom.relation].index(order), Version.NEW)
+
+    slots, bindings = match_atoms(catalog, rule, HEAD, read, [Run(words)])
+    attempt = Attempt(catalog, rule, read)
+    for binding in bindings.T.tolist():
+        values = dict(zip(slots, binding, strict=True))
+        if attempt.holds(values):
+            return attempt.shown(values)
+    return None

@@ -1,4 +1,4 @@
-"""The given rows of an epoch: which of them come and go, and where they are written."""
+"""The given rows of an epoch: their net change, and how it is written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.engine.protocol import Ignored
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.joins import DomainOverflow
+from tidelog.store.catalog import Catalog
+from tidelog.store.domain import DomainOverflow
 from tidelog.store.relation import NOWHERE, StoredRelation, without
 from tidelog.store.run import Words
 from tidelog.store.versions import Delta
@@ -22,19 +22,21 @@ Encoded = Mapping[str, tuple[Array, Array]]
 
 @dataclass(slots=True)
 class Given:
-    """What becomes of the given rows of an epoch."""
+    """The net change of the given rows of an epoch."""
 
     inserted: int = 0
     deleted: int = 0
     ignored: dict[str, Ignored] = field(default_factory=dict)
     places: dict[str, Array] = field(default_factory=dict)
-    """Where the rows are that go."""
+    """Where the deleted rows are stored."""
 
 
-def find_given(catalog: Catalog, encoded: Encoded, tables: Collection[str], *, told: bool) -> Given:
-    """Find out which given rows come and go; tell those that change nothing, if they are `told`.
+def find_given(
+    catalog: Catalog, encoded: Encoded, tables: Collection[str], *, report_ignored: bool
+) -> Given:
+    """Find the net change of given rows; with `report_ignored` also the rows that change nothing.
 
-    What came in `tables` is sorted here for the first time: rows may be on both sides.
+    The rows of `tables` are sorted here for the first time: a row may be inserted and deleted.
     """
     found = Given()
     for name, (adds, removes) in encoded.items():
@@ -57,12 +59,11 @@ def find_given(catalog: Catalog, encoded: Encoded, tables: Collection[str], *, t
                 more, less = without(more, less), without(less, more)
             new, present = relation.split(more)
             gone, places, absent = relation.present(less)
-        relation.touched = True  # so that an abort forgets this, too
-        relation.delta = Delta(new, gone)
+        relation.record(Delta(new, gone))
         found.places[name] = places
         found.inserted += new.shape[1]
         found.deleted += gone.shape[1]
-        if told and name not in tables and (present.shape[1] or absent.shape[1]):
+        if report_ignored and name not in tables and (present.shape[1] or absent.shape[1]):
             found.ignored[name] = Ignored(
                 frozenset(catalog.decode(name, present)), frozenset(catalog.decode(name, absent))
             )
@@ -70,9 +71,9 @@ def find_given(catalog: Catalog, encoded: Encoded, tables: Collection[str], *, t
 
 
 def fit_given(catalog: Catalog, encoded: Encoded) -> None:
-    """Make room for the ordinals of rows. That a single one fits is seen when it is looked up.
+    """Widen domains for the ordinals of rows, before the epoch starts: layouts may change.
 
-    Not within an epoch: it may change layouts.
+    A single row is left out. Whether it fits is checked when it is looked up.
     """
     is_wider = False
     for name, (adds, removes) in encoded.items():
@@ -85,7 +86,7 @@ def fit_given(catalog: Catalog, encoded: Encoded) -> None:
 
 
 def change_given(catalog: Catalog, places: Mapping[str, Array]) -> None:
-    """Write the given rows of the epoch; those that go are at these places."""
+    """Write the net change of given rows; the deleted ones are at these places."""
     for name, where in places.items():
         relation = catalog.given[name]
         inserted, deleted = relation.delta.inserted, relation.delta.deleted
@@ -96,12 +97,12 @@ def change_given(catalog: Catalog, places: Mapping[str, Array]) -> None:
 
 
 def _is_single(adds: Array, removes: Array) -> bool:
-    """Return whether there is but one row, the usual case, which is looked up in one call."""
+    """Return whether there is one row only. It is looked up in one call: the usual case."""
     return len(adds[0]) + len(removes[0]) == 1
 
 
 def _placed(relation: StoredRelation, ordinals: Array) -> tuple[Words, Array]:
-    """Return a row, and its place."""
+    """Return a row as it is stored, and its place."""
     row, place, misfit = relation.placed(ordinals)
     if misfit >= 0:
         raise DomainOverflow(relation.domains[misfit], int(ordinals[misfit, 0]))

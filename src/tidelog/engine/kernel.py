@@ -1,39 +1,41 @@
-"""The kernel under a database: stored relations, kept up to date stratum by stratum."""
+"""The kernel engine: stored relations, maintained layer by layer."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.durable.extents import Arrays
+from tidelog.durable.saved import SavedSnapshot
 from tidelog.engine.arrow import ordinals_of
 from tidelog.engine.changed_rows import ChangedRows
-from tidelog.engine.explain_kernel import KernelDetails
 from tidelog.engine.functional import FunctionalCheck
-from tidelog.engine.given import Given, change_given, find_given, fit_given
-from tidelog.engine.protocol import Effects, Ignored, NetChange, Requested
-from tidelog.engine.recompute import Recompute
+from tidelog.engine.given import Encoded, Given, change_given, find_given, fit_given
+from tidelog.engine.protocol import Effects, EpochObserver, NetChange, NoObserver, Requested
 from tidelog.engine.report import EpochReport, LayerReport
+from tidelog.engine.state import EngineState
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.errors import EvaluationError
 from tidelog.io.columns import CheckedTable
+from tidelog.kernel.compile_all import ensure_compiled
 from tidelog.logic.program import Program
 from tidelog.maintain.aggregations import class_of
-from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
-from tidelog.maintain.interrupts import Interrupts
-from tidelog.maintain.joins import DomainOverflow
-from tidelog.maintain.limits import Limits
-from tidelog.maintain.progress import Meter, Progress
+from tidelog.maintain.judging import Errors, Judging
+from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.strategy import Strategy
-from tidelog.maintain.unexcused import Unexcused
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Layer
+from tidelog.runtime.interrupts import Interrupts
+from tidelog.runtime.limits import Limits
+from tidelog.runtime.progress import Meter, Progress
+from tidelog.store.catalog import Catalog
 from tidelog.store.codec import Codec
+from tidelog.store.domain import DomainOverflow
 from tidelog.store.versions import Version
 from tidelog.values.types import Row
 
@@ -42,86 +44,93 @@ _NO_ROWS: set[Row] = set()
 
 
 class KernelEngine:
-    """Keeps all relations of one program."""
+    """Stores all relations of one program, and maintains those that rules derive."""
 
     name = "kernel"
 
     def __init__(
         self,
         program: Program,
-        given: Mapping[str, Iterable[Row]],
+        given: Mapping[str, Iterable[Row]] | None,
         progress: Callable[[Progress], object] | None = None,
         *,
         expects_updates: bool = True,
         limits: Limits | None = None,
-        restore: Callable[[KernelEngine], None] | None = None,
     ) -> None:
-        """Evaluate the program on given rows; or have `restore` put everything in its place."""
+        """Evaluate the program on given rows; None leaves the engine `empty`."""
+        ensure_compiled()
         self._program = program
         self._expects_updates = expects_updates
-        self.journal: Callable[[Mapping[str, set[Row]]], None] | None = None
-        """Called when an epoch is computed and not yet kept; what it raises undoes the epoch.
-
-        It gets the given rows that the program states as well; the rest is in the catalogue.
-        """
-        self.journal_given: Callable[[Mapping[str, set[Row]]], None] | None = None
-        """Called with the same, once in an epoch, when no view has been looked at yet."""
-        self.journal_undone: Callable[[], None] | None = None
-        """Called when an epoch has failed, and nothing of it is left here."""
+        self.observer: EpochObserver = NoObserver()
+        """Is called at the steps of each epoch."""
         functional = frozenset(r.name for r in program.relations.values() if r.functional)
         self._catalog = Catalog(lower(program), Codec(program.records), functional)
         self._catalog.meter = Meter(progress, limits)
-        self._facts: dict[str, set[Row]] = {}
-        for fact in program.facts:
-            self._facts.setdefault(fact.relation, set()).add(fact.row)
-        # Rows that are both stated by the program and given: only the latter can be deleted.
-        self._given_facts: dict[str, set[Row]] = {}
         self._strategies = [
             (layer, strategy)
             for layer in self._catalog.lowered.layers
-            if (strategy := self._strategy(layer)) is not None
+            if (strategy := _strategy(self._catalog, layer)) is not None
         ]
-        self._functional = FunctionalCheck(program, self._catalog)
+        recomputed = {
+            name: strategy
+            for layer, strategy in self._strategies
+            if isinstance(strategy, Recompute)
+            for name in layer.relations
+        }
+        self._functional = FunctionalCheck(program, self._catalog, recomputed)
+        self.state = EngineState(program, self._catalog, self._strategies)
+        """Captures and restores what is stored."""
         self.last_epoch = EpochReport(0, 0.0, 0, 0, ())
-        if restore is None:
-            self._load(given)
-        else:
-            restore(self)
+        if given is not None:
+            self.load(given)
 
-    def _strategy(self, layer: Layer) -> Strategy | None:
-        if layer.recompute is not None:
-            return Recompute(self._catalog, layer, self._program)
-        if layer.aggregation is not None:
-            return class_of(layer.aggregation)(self._catalog, layer.aggregation)
-        if not layer.rules:
-            return None
-        if layer.errors_of is not None:
-            return Unexcused(self._catalog, layer)
-        return (Elastic if layer.recursive else Counting)(self._catalog, layer)
+    @classmethod
+    def empty(
+        cls,
+        program: Program,
+        progress: Callable[[Progress], object] | None = None,
+        *,
+        expects_updates: bool = True,
+        limits: Limits | None = None,
+    ) -> KernelEngine:
+        """Return an engine that has evaluated nothing: `load` or `restore` has to follow."""
+        return cls(program, None, progress, expects_updates=expects_updates, limits=limits)
+
+    @property
+    def program(self) -> Program:
+        """The program that is maintained."""
+        return self._program
+
+    @property
+    def catalog(self) -> Catalog:
+        """All stored relations, their domains and the codec."""
+        return self._catalog
+
+    @property
+    def layers(self) -> Sequence[tuple[Layer, Strategy]]:
+        """The layers of derived relations with their strategies, from the lowest up."""
+        return self._strategies
 
     @property
     def strategies(self) -> list[Strategy]:
-        """What keeps the derived relations, from the lowest layer up."""
+        """The strategies that maintain derived relations, from the lowest layer up."""
         return [strategy for _, strategy in self._strategies]
 
     # --- the first evaluation ---
 
-    def _load(self, given: Mapping[str, Iterable[Row]]) -> None:
-        encoded = {}
-        given_facts = {}
-        for name in self._program.relations:
-            rows = given.get(name, ())
-            stated = self._facts.get(name)
-            given_facts[name] = stated.intersection(rows) if stated else set()
-            encoded[name] = self._encode(name, chain(rows, stated) if stated else rows)
-        self.load(encoded, given_facts)
+    def load(self, given: Mapping[str, Iterable[Row]]) -> None:
+        """Evaluate the program on given rows."""
+        self.load_ordinals({n: self._encode(n, given.get(n, ())) for n in self._program.relations})
 
-    def load(self, encoded: Mapping[str, Array], given_facts: dict[str, set[Row]]) -> None:
-        """Evaluate the program on given rows, as columns of ordinals, stated ones among them."""
+    def load_ordinals(self, given: Mapping[str, Array]) -> None:
+        """Evaluate the program on given rows, as columns of ordinals."""
         start = time.perf_counter()
         catalog = self._catalog
         catalog.meter.start()
-        self._given_facts = given_facts
+        none = catalog.no_ordinals
+        encoded = {name: given.get(name, none[name]) for name in self._program.relations}
+        for name, rows in catalog.lowered.facts.items():
+            encoded[name] = catalog.encode(name, rows)
         for name, ordinals in encoded.items():
             catalog.fit(name, ordinals)
         self._fit_constants()
@@ -157,7 +166,7 @@ class KernelEngine:
 
     def _fit_constants(self) -> None:
         """Make room for the constants that rules put into heads."""
-        for layer in self._catalog.lowered.layers:
+        for layer in self._catalog.lowered.every_layer():
             for rule in layer.rules:
                 domains = self._catalog.domains(rule.head.relation)
                 for slot, domain in zip(rule.head.args, domains, strict=True):
@@ -179,7 +188,8 @@ class KernelEngine:
                 self._catalog.stamp = object()  # the layers below have their sizes now
                 strategy.bootstrap()
             else:
-                strategy.update()
+                for name, delta in strategy.update().items():
+                    stored[name].record(delta)
             inserted = deleted = 0
             for name in layer.relations:
                 relation = stored[name]
@@ -210,109 +220,104 @@ class KernelEngine:
         catalog = self._catalog
         catalog.meter.interrupts = interrupts
         encoded: dict[str, tuple[Array, Array]] = {}
-        ignored: dict[str, Ignored] = {}
-        given_facts = self._given_facts
-        if self._facts:
-            given_facts = {name: set(rows) for name, rows in given_facts.items()}
         tables: set[str] = set()
-        came = went = 0  # stated rows that are given from now on, or no more
         for name in {**inserted, **deleted} if deleted else inserted:
             adds, removes = inserted.get(name, _NO_ROWS), deleted.get(name, _NO_ROWS)
             if isinstance(adds, CheckedTable) or isinstance(removes, CheckedTable):
                 tables.add(name)
-            stated = self._facts.get(name)
-            if stated:
-                adds, removes = set(adds), set(removes)
-                adds, removes = adds - removes, removes - adds
-                # Rows that the program states hold in any case; only that they are given changes.
-                mine = given_facts.setdefault(name, set())
-                ignored[name] = Ignored(
-                    frozenset(adds & stated & mine), frozenset((removes & stated) - mine)
-                )
-                came += len((adds & stated) - mine)
-                went += len(removes & stated & mine)
-                mine |= adds & stated
-                mine -= removes & stated
-                adds, removes = adds - stated, removes - stated
             none = catalog.no_ordinals[name]
             encoded[name] = (
                 none if adds is _NO_ROWS else self._encode(name, adds),
                 none if removes is _NO_ROWS else self._encode(name, removes),
             )
             interrupts.check()
-        found, layers, effects = self._keep(encoded, given_facts, tables)
-        if ignored or found.ignored:
-            for name, more in found.ignored.items():
-                held = ignored.get(name, Ignored())
-                ignored[name] = Ignored(held.inserted | more.inserted, held.deleted | more.deleted)
-            ignored = {name: rows for name, rows in ignored.items() if rows}
+        found, layers, effects = self._run_epoch(encoded, tables)
         self.last_epoch = EpochReport(
             self.last_epoch.epoch + 1,
             time.perf_counter() - start,
-            came + found.inserted,
-            went + found.deleted,
+            found.inserted,
+            found.deleted,
             layers,
         )
-        return Effects(effects, ignored)
+        return Effects(effects, found.ignored)
 
-    def change(self, encoded: Mapping[str, tuple[Array, Array]]) -> tuple[LayerReport, ...]:
-        """Commit one epoch of given rows, as columns of ordinals, none of which is stated."""
+    def apply_ordinals(self, encoded: Encoded) -> tuple[LayerReport, ...]:
+        """Commit one epoch of given rows, as columns of ordinals; return what each layer did."""
         with Interrupts() as interrupts:
             self._catalog.meter.interrupts = interrupts
-            return self._keep(encoded, self._given_facts, told=False)[1]
+            return self._run_epoch(encoded, report_ignored=False)[1]
 
-    def replay(
-        self, encoded: Mapping[str, tuple[Array, Array]], given_facts: dict[str, set[Row]]
-    ) -> None:
-        """Commit given rows that come and go, as columns of ordinals: what a log remembers."""
+    def probe(self, given: Mapping[str, Array], views: Collection[str]) -> dict[str, Array]:
+        """Return the rows that given rows would add to views, all as columns of ordinals.
+
+        It is an epoch that is computed and then undone: nothing is committed, and no observer sees
+        it. So rules can answer a question at the cost of an epoch of that size.
+        """
+        catalog, observer = self._catalog, self.observer
+        self.observer = found = _Probe(catalog, views)
+        try:
+            with Interrupts() as interrupts:
+                catalog.meter.interrupts = interrupts
+                encoded = {name: (rows, catalog.no_ordinals[name]) for name, rows in given.items()}
+                self._run_epoch(encoded, report_ignored=False)
+        except _ProbedError:
+            return found.rows
+        finally:
+            self.observer = observer
+        raise AssertionError("a probe was committed")
+
+    def restore(self, saved: SavedSnapshot, arrays: Arrays) -> None:
+        """Restore all relations from a snapshot; `resume` has to follow.
+
+        Raises OtherShapeError if they were stored differently; the engine is empty then.
+        """
+        self.state.restore(saved, arrays)
+        self.last_epoch = EpochReport(saved.epoch, 0.0, 0, 0, ())
+
+    def resume(self, saved: SavedSnapshot) -> None:
+        """Make a restored engine ready for updates, when the dictionaries are complete."""
+        self.state.resume(saved)
+
+    def replay(self, encoded: Encoded, epoch: int) -> None:
+        """Commit the given rows of a log, as columns of ordinals, up to an epoch."""
         meter = self._catalog.meter
         with Interrupts() as interrupts, meter.unlimited():
             meter.interrupts = interrupts
-            self._keep(encoded, given_facts, told=False)
+            self._run_epoch(encoded, report_ignored=False)
+        self.last_epoch = self.last_epoch._replace(epoch=epoch)
 
-    def _keep(
-        self,
-        encoded: Mapping[str, tuple[Array, Array]],
-        given_facts: dict[str, set[Row]],
-        tables: Collection[str] = (),
-        *,
-        told: bool = True,
+    def _run_epoch(
+        self, encoded: Encoded, tables: Collection[str] = (), *, report_ignored: bool = True
     ) -> tuple[Given, tuple[LayerReport, ...], dict[str, NetChange]]:
-        """Compute an epoch and commit it; return what it wrote, what was done, what changed.
+        """Compute an epoch and commit it; return given rows, layers and net changes.
 
-        What changes nothing is `told` to those who ask for it.
+        With `report_ignored` the given rows include those that change nothing.
         """
         try:
-            return self._computed_and_kept(encoded, given_facts, tables, told)
+            return self._compute_and_commit(encoded, tables, report_ignored)
         except BaseException:
-            if self.journal_undone is not None:
-                self.journal_undone()
+            self.observer.undone()
             raise
 
-    def _computed_and_kept(
-        self,
-        encoded: Mapping[str, tuple[Array, Array]],
-        given_facts: dict[str, set[Row]],
-        tables: Collection[str],
-        told: bool,
+    def _compute_and_commit(
+        self, encoded: Encoded, tables: Collection[str], report_ignored: bool
     ) -> tuple[Given, tuple[LayerReport, ...], dict[str, NetChange]]:
         catalog = self._catalog
         catalog.meter.start()
-        journal_given = self.journal_given
+        is_announced = False
         fit_given(catalog, encoded)
         while True:
             try:
-                found = find_given(catalog, encoded, tables, told=told)
-                if journal_given is not None:
-                    journal_given(given_facts)
-                    journal_given = None  # once: wider domains change nothing in it
+                found = find_given(catalog, encoded, tables, report_ignored=report_ignored)
+                if not is_announced:
+                    self.observer.given()
+                    is_announced = True  # a wider domain does not change the given rows
                 change_given(catalog, found.places)
                 layers = self._run_layers()
                 if catalog.checked:
                     self._functional.check(new_only=True)
                 effects = self._effects()
-                if self.journal is not None:
-                    self.journal(given_facts)
+                self.observer.computed()
             except DomainOverflow as overflow:
                 self._abort()
                 overflow.domain.widen(overflow.ordinal, overflow.ordinal)
@@ -332,7 +337,6 @@ class KernelEngine:
             if relation.touched:
                 relation.commit()
                 catalog.note_size(relation)
-        self._given_facts = given_facts
         return found, layers, effects
 
     def _abort(self) -> None:
@@ -363,25 +367,22 @@ class KernelEngine:
                 found[name] += given.nbytes
         return found
 
-    def details(self) -> KernelDetails:
-        """Return what there is to explain: strategies, orders, plans, and what the epoch did."""
-        return KernelDetails(self._program, self._catalog, self.last_epoch)
-
     def given_count(self, relation: str) -> int:
         """Return how many rows of a relation are given."""
-        facts = len(self._facts.get(relation, ()))
-        return len(self._catalog.given[relation]) - facts + len(self._given_facts[relation])
+        return len(self._catalog.given[relation])
 
     def reader(self, relation: str) -> StoredReader:
-        """Return the committed rows of a relation, to be asked."""
-        return StoredReader(self._catalog, self._program.relations[relation])
+        """Return a reader for the committed rows of a relation."""
+        catalog = self._catalog
+        declared = self._program.relations[relation]
+        return StoredReader(catalog.codec, catalog.relations[relation], declared)
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""
         stored = self._catalog.relations[relation]
         return frozenset(self._catalog.decode(relation, stored.rows(Version.NEW)))
 
-    def state(self, relation: str) -> dict[Row, tuple[int, int]]:
+    def levels_and_counts(self, relation: str) -> dict[Row, tuple[int, int]]:
         """Return level and count of each row: what a fresh bootstrap is compared with."""
         stored = self._catalog.relations[relation]
         found: dict[Row, tuple[int, int]] = {}
@@ -392,8 +393,49 @@ class KernelEngine:
             found.update(zip(rows, zip(marks, counts, strict=True), strict=True))
         return found
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Assert that all that is stored is sound: a debugging aid, as slow as it likes."""
         for relation in self._catalog.everything():
-            relation._check()
-        for _, strategy in self._strategies:
-            strategy.check()
+            relation.check()
+        while True:
+            try:
+                for _, strategy in self._strategies:
+                    strategy.check()
+                return
+            except DomainOverflow as overflow:
+                # A recursion that is re-evaluated has values that are not stored, so a state that
+                # was just opened may have no room for them.
+                overflow.domain.widen(overflow.ordinal, overflow.ordinal)
+                self._catalog.relayout()
+
+
+class _ProbedError(Exception):
+    """Undoes the epoch of a probe."""
+
+
+class _Probe(NoObserver):
+    """Notes which rows views gain in an epoch, and undoes it."""
+
+    def __init__(self, catalog: Catalog, views: Collection[str]) -> None:
+        self._catalog, self._views = catalog, views
+        self.rows: dict[str, Array] = {}
+
+    def computed(self) -> None:
+        """Note the rows."""
+        for name in self._views:
+            relation = self._catalog.relations[name]
+            self.rows[name] = relation.ordinals(relation.delta.inserted)
+        raise _ProbedError
+
+
+def _strategy(catalog: Catalog, layer: Layer) -> Strategy | None:
+    """Return what maintains a layer; None if its relations have no rules."""
+    if layer.recompute is not None:
+        return Recompute(catalog, layer, _strategy)
+    if layer.aggregation is not None:
+        return class_of(layer.aggregation)(catalog, layer.aggregation)
+    if not layer.rules:
+        return None
+    if layer.judges:
+        return (Judging if layer.errors_of is None else Errors)(catalog, layer)
+    return (Elastic if layer.recursive else Counting)(catalog, layer)

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tidelog.engine.explain import Details
 from tidelog.engine.reads import Reader, SetReader
 from tidelog.engine.report import EpochReport
 from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import Records
 from tidelog.logic.program import Relation
-from tidelog.maintain.interrupts import Interrupts
+from tidelog.runtime.interrupts import Interrupts
 from tidelog.values.types import Row
 
 Requested = set[Row] | CheckedTable
@@ -22,7 +21,7 @@ Requested = set[Row] | CheckedTable
 class NetChange:
     """The rows that an epoch adds to and removes from one relation; the two are disjoint.
 
-    An engine may keep them in a form of its own (engine/changed_rows.py).
+    An engine may store them in its own form (engine/changed_rows.py).
     """
 
     __slots__ = ("_deleted", "_inserted")
@@ -34,16 +33,16 @@ class NetChange:
 
     @property
     def inserted(self) -> frozenset[Row]:
-        """The rows that came."""
+        """The inserted rows."""
         return self._inserted
 
     @property
     def deleted(self) -> frozenset[Row]:
-        """The rows that went."""
+        """The deleted rows."""
         return self._deleted
 
     def readers(self, relation: Relation, records: Records) -> tuple[Reader, Reader]:
-        """Return the rows that came, and those that went, to be asked."""
+        """Return readers for the inserted and the deleted rows."""
         return (
             SetReader(self.inserted, relation, records), SetReader(self.deleted, relation, records),
         )  # fmt: skip
@@ -56,7 +55,7 @@ class NetChange:
 class Ignored:
     """Rows of a transaction that changed nothing: inserted but present, deleted but not given.
 
-    Rows of a table are not listed here: nobody has asked for them one by one.
+    Rows of an Arrow table are not listed here.
     """
 
     inserted: frozenset[Row] = frozenset()
@@ -67,14 +66,40 @@ class Ignored:
 
 
 class Effects(NamedTuple):
-    """What an epoch did: the net change of each relation that changed, and what it ignored."""
+    """What an epoch did: the net changes, and the rows that changed nothing."""
 
     changes: Mapping[str, NetChange]
     ignored: Mapping[str, Ignored]
 
 
+class EpochObserver(Protocol):
+    """Is called at the steps of each epoch of an engine. What it raises aborts the epoch."""
+
+    def given(self) -> None:
+        """Note that the given rows are known, and no view is computed yet: once in an epoch."""
+
+    def computed(self) -> None:
+        """Note that all views are computed, and nothing is committed yet."""
+
+    def undone(self) -> None:
+        """Note that the epoch has failed, and the engine has undone it."""
+
+
+class NoObserver:
+    """Ignores all epochs."""
+
+    def given(self) -> None:
+        """Do nothing."""
+
+    def computed(self) -> None:
+        """Do nothing."""
+
+    def undone(self) -> None:
+        """Do nothing."""
+
+
 class Engine(Protocol):
-    """Keeps the contents of all relations of one program."""
+    """Maintains all relations of one program."""
 
     @property
     def name(self) -> str:
@@ -88,14 +113,11 @@ class Engine(Protocol):
     def memory(self) -> Mapping[str, int]:
         """The bytes that each relation takes, as far as the engine knows."""
 
-    def details(self) -> Details | None:
-        """Return what there is to explain beyond the program."""
-
     def given_count(self, relation: str) -> int:
         """Return how many rows of a relation are given: inserted by transactions."""
 
     def reader(self, relation: str) -> Reader:
-        """Return the committed rows of a relation, to be asked."""
+        """Return a reader for the committed rows of a relation."""
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""
@@ -108,8 +130,8 @@ class Engine(Protocol):
     ) -> Effects:
         """Commit one epoch. No row is both inserted and deleted, unless both are tables.
 
-        A row that is in both tables stays as it was.
+        A row that is in both tables stays as it was. An exception leaves everything as it was.
 
-        An exception leaves everything as it was. `interrupts` are raised where the epoch can still
-        be undone; those that come later are for the caller: what is kept counts.
+        `interrupts` are raised where the epoch can still be undone. Later ones are left to the
+        caller, because the epoch is committed.
         """

@@ -1,4 +1,4 @@
-"""What `view.aggregate` asks, and the plain answer: computed from the rows."""
+"""The aggregates that `view.aggregate` offers, and how they are computed from the rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-from tidelog.reference.aggregates import exact_ratio
 from tidelog.values.algebra import Semigroup
 from tidelog.values.order import Records, sort_key
+from tidelog.values.ratios import exact_ratio
 from tidelog.values.types import Kind, Row, Type
 
 OPS = ("count", "min", "max", "sum", "mean")
@@ -29,7 +29,7 @@ class Question:
     equal: Mapping[int, Any] = field(default_factory=dict)
     """The values that rows have in some columns."""
     between: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
-    """From where up to but without which value they are in others; None is open."""
+    """The ranges of others: from a value up to but excluding another; None is open."""
     algebra: Semigroup | None = None
     """Of an aggregate that is registered from Python."""
 

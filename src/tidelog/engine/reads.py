@@ -1,8 +1,8 @@
-"""What can be asked of the committed rows of a relation, and the plain answers.
+"""The interface for reading the committed rows of a relation, and its plain implementation.
 
-Every engine gives a `Reader` for each relation. `SetReader` answers from a Python set by scanning
-and sorting: for the reference engine, and for the rows of a change. The kernel's own one, which
-uses the sorted order in which rows are stored, is in engine/stored_reads.py.
+Every engine returns a `Reader` for each relation. `SetReader` scans and sorts a Python set: for the
+reference engine, and for the rows of its changes. The kernel's reader uses the order in which rows
+are stored (engine/stored_reads.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reader(Protocol):
         """Return the rows that start with `values`, in order."""
 
     def range(self, low: Row, high: Row) -> list[Row]:
-        """Return the rows from `low` up to but without `high`, both prefixes of rows, in order."""
+        """Return the rows from `low` up to but excluding `high`, prefixes of rows, in order."""
 
     def where(self, values: Mapping[int, Any]) -> list[Row]:
         """Return the rows with these values, by the number of the column, in order."""
@@ -67,7 +67,7 @@ class SetReader:
         return self._sorted(lambda row: row[: len(values)] == values)
 
     def range(self, low: Row, high: Row) -> list[Row]:
-        """Return the rows from `low` up to but without `high`, sorted."""
+        """Return the rows from `low` up to but excluding `high`, sorted."""
         keys = [sort_key(column.type, self._records) for column in self._relation.columns]
 
         def key(row: Row) -> list[Any]:

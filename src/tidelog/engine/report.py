@@ -1,6 +1,6 @@
 """What an epoch did, as data: `db.last_epoch`.
 
-Named tuples, since each epoch makes them and they are made in a sixth of a data class's time.
+Named tuples: each epoch makes them, and they take a sixth of the time of data classes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class LayerReport(NamedTuple):
-    """What one layer did: relations that depend on each other, kept by one strategy.
+    """What one layer did: relations that depend on each other, maintained by one strategy.
 
     Relations with `@` in their names are the kernel's own, made for aggregates and negations.
     """
@@ -36,7 +36,7 @@ class EpochReport(NamedTuple):
     epoch: int
     seconds: float
     given_inserted: int
-    """Given rows that came; those that were there already do not count."""
+    """Given rows that were inserted; those that existed already do not count."""
     given_deleted: int
     layers: tuple[LayerReport, ...]
     """In the order in which they ran."""

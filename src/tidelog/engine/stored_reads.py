@@ -1,15 +1,15 @@
-"""Reading the kernel's relations: only the rows that are asked for are decoded.
+"""Reading the kernel's relations: only the rows of the answer are decoded.
 
 Rows are stored in the order of their ordinals. For numbers, dates and the like that is the order of
-values, and a range of values is a range of rows. Symbols, records and sets have ordinals in the
-order in which they came: rows with a given symbol still lie together, but which come first has to
-be found out from the values themselves, each looked at once.
+values, so a range of values is a range of rows. The ordinals of symbols, records and sets are
+dictionary ids: rows with the same symbol are adjacent, but the order of symbols has to be found
+from their values. Each distinct value is decoded once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,28 +32,17 @@ Array = NDArray[np.int64]
 
 _ROWS_AT_ONCE = 1 << 13
 _ARROW_ROWS_AT_ONCE = 1 << 20
-
-
-class Contents(Protocol):
-    """Stored relations and their dictionaries: a catalogue, or a part of one."""
-
-    @property
-    def codec(self) -> Codec:
-        """The dictionaries."""
-
-    @property
-    def relations(self) -> Mapping[str, StoredRelation]:
-        """The relations by name."""
+_BATCH_ROWS = 1 << 16
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class StoredReader:
     """The committed rows of a stored relation."""
 
-    def __init__(self, catalog: Contents, relation: Relation) -> None:
-        self._codec = catalog.codec
+    def __init__(self, codec: Codec, stored: StoredRelation, relation: Relation) -> None:
+        self._codec, self._stored = codec, stored
         self._relation = relation
         self._types = [column.type for column in relation.columns]
-        self._stored = catalog.relations[relation.name]
         self._primary = self._stored.primary.layout.order
 
     def __len__(self) -> int:
@@ -67,15 +56,15 @@ class StoredReader:
         return self._decoded(self._starting_with(self._primary, []))
 
     def prefix(self, values: Row) -> list[Row]:
-        """Return the rows that start with `values`, in order: O(log n) and what is returned."""
+        """Return the rows that start with `values`, in order: O(log n + rows returned)."""
         found = self._find(self._types, values)
         return list(self._decoded(self._starting_with(self._primary, found)))
 
     def range(self, low: Row, high: Row) -> list[Row]:
-        """Return the rows from `low` up to but without `high`, in order.
+        """Return the rows from `low` up to but excluding `high`, in order.
 
-        O(log n) and what is returned, if the first column in which the bounds differ and those
-        behind it are of ordered types; else the rows with the values before it are looked through.
+        O(log n + rows returned), if the first column in which the bounds differ and those
+        after it are of ordered types; otherwise all rows with the values before it are scanned.
         """
         equal = 0
         while equal < min(len(low), len(high)) and low[equal] == high[equal]:
@@ -102,10 +91,10 @@ class StoredReader:
         return list(self._decoded(rows))
 
     def where(self, values: Mapping[int, Any]) -> list[Row]:
-        """Return the rows with these values, in order: O(log n) and what is returned.
+        """Return the rows with these values, in order: O(log n + rows returned).
 
         The first lookup by some columns makes an order of the relation that starts with them, if
-        there is none. It is kept, and costs memory and time in later epochs.
+        there is none. That order stays, and costs memory and time in later epochs.
         """
         order = self._order_for(set(values))
         found = self._find(
@@ -142,6 +131,31 @@ class StoredReader:
         ]
         schema = arrow_schema(self._relation, self._codec.records)
         return pa.Table.from_batches(batches, schema=schema)
+
+    def batches(self, part: int = 0, parts: int = 1) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as they are stored, or one of `parts` shares of them.
+
+        Which share a row is in follows from its ordinals. So readers in several processes that have
+        the same epoch of the same state agree on it, however their rows are stored.
+        """
+        import pyarrow as pa
+
+        from tidelog.engine.arrow import arrow_column
+
+        names = [column.name for column in self._relation.columns]
+        rows = self._starting_with(self._primary, [])
+        for start in range(0, len(rows), _BATCH_ROWS):
+            columns = rows.ordinals(slice(start, start + _BATCH_ROWS))
+            if parts > 1:
+                columns = columns[:, _shares(columns, parts) == part]
+            if columns.shape[1]:
+                yield pa.record_batch(
+                    [
+                        arrow_column(column, type_, self._codec)
+                        for column, type_ in zip(columns, self._types, strict=True)
+                    ],
+                    names=names,
+                )
 
     # --- finding ---
 
@@ -215,3 +229,12 @@ class StoredReader:
                 found = (column > ordinal).astype(np.int8) - (column < ordinal).astype(np.int8)
             sign = np.where(sign == 0, found, sign)
         return sign < 0
+
+
+def _shares(columns: Array, parts: int) -> NDArray[np.uint64]:
+    """Return for each row the number of its share: a hash of its ordinals."""
+    hashes = np.zeros(columns.shape[1], np.uint64)
+    for column in columns:
+        hashes = (hashes ^ column.view(np.uint64)) * _ODD
+        hashes ^= hashes >> np.uint64(29)
+    return hashes % np.uint64(parts)

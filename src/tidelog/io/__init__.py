@@ -1,14 +1,15 @@
-"""Text and files on one side, Python values on the other.
+"""Files and tables on one side, checked rows on the other.
 
-Open the files in this order:
+Read the modules in this order:
 
-- `scalars`, `nested`, `order` and `values`: one value to text and back, and the order of values;
-- `parameters`: what `.input` and `.output` say about a file;
-- `files`, `lines` and `rows`: bytes become lines, lines fields, and fields values;
-- `text`: the way back;
-- `fast_read` and `fast_sort`: the same again for large relations, with Arrow;
-- `facts`, `changes` and `results`: the three kinds of file that `tidelog run` knows;
-- `atomic`: all files of a run, or none of them.
+- `parameters`: the parameters of `.input` and `.output`;
+- `lines` and `rows`: bytes become lines, lines become fields, and fields become values;
+- `text`: rows become text again;
+- `fast_read`: the same as `rows` for large files, with Arrow;
+- `facts`, `changes` and `results`: the three kinds of files of `tidelog run`;
+- `tabular`, `columns` and `conversion`: Python objects and Arrow tables;
+- `offsets`: where sources have been read to;
+- `atomic`: files that are written completely or not at all.
 
-Nothing here knows about rules or engines; it only needs a `Relation` and the record types.
+Nothing here depends on rules or engines, only on a `Relation` and the record types.
 """

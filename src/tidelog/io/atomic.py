@@ -1,18 +1,28 @@
-"""All files of a run, or none of them.
+"""Files that are there whole or not at all.
 
-Every file is first written beside its target under another name, and renamed when all are there. A
-full disk or a missing permission therefore leaves the old files as they were. The renaming itself
-is not one step, so a machine that stops within it can leave some files new and some old, but each
-of them whole. Nothing is synced to disk: results can be computed again.
+A file is written beside its target under a hidden name, and renamed: whoever reads the folder sees
+the old file or the new one.
+
+`write_all` is for the results of a run: all files, or none. A full disk or a missing permission
+leaves the old files as they were. The renaming of several files is not one step, so a machine that
+stops within it can leave some new and some old, but each of them whole. Nothing is synced to disk:
+results can be computed again.
+
+`replace_file` is for what cannot be computed again: the file is synced before it is renamed, so
+that it is whole also after the machine has stopped. The files of a durable database are written by
+`Files` in durable/files.py instead, where tests let any call fail.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tidelog.errors import UsageError
 
@@ -69,3 +79,71 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {error.strerror or error}") from None
+
+
+def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Have `write` make a file at a hidden path, and put it in the place of `path`."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with _named(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(temporary)
+            _sync(temporary)
+            os.replace(temporary, path)
+            _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put text in the place of a file."""
+    replace_file(path, lambda target: _write_text(target, text))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file of JSON holds; None if there is no such file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a new file, and return when it is on the disk."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names of all files of a folder are on the disk."""
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a writer that was killed has left half-written."""
+    if folder.is_dir():
+        for path in folder.glob(".*.tmp"):
+            path.unlink(missing_ok=True)
+
+
+def file_name(name: str) -> str:
+    """Return a name that is fit for a file.
+
+    >>> file_name("a/b c")
+    'a_b_c'
+    """
+    return re.sub(r"[^\w.-]", "_", name)

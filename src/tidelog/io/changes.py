@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidelog.errors import UsageError
-from tidelog.io.files import read_bytes
+from tidelog.io.lines import read_bytes
 from tidelog.io.parameters import FileFormat
 from tidelog.io.rows import Column, column, read_rows
 from tidelog.io.text import columns_text
@@ -23,11 +23,11 @@ _SUFFIXES = (".changes", ".changes.gz")
 _SIGNS = {"+": True, "-": False}
 _SIGN = Field("sign", BOOL, "bool")
 _WRITTEN_SIGN = Field("sign", SYMBOL, "symbol")
-_NO_WAY_OUT = "symbols with tabs or line ends cannot be in a changes file; replace them in a rule"
+_NO_WAY_OUT = "a changes file cannot contain symbols with tabs or line ends; replace them in a rule"
 
 
 def list_epochs(folder: Path | str) -> list[Path]:
-    """Return the epochs in `folder`, which are its sub-folders, in the order of their names."""
+    """Return the sub-folders of `folder`, one for each epoch, sorted by name."""
     folder = Path(folder)
     if not folder.is_dir():
         reason = "is not a folder" if folder.exists() else "does not exist"
@@ -40,9 +40,9 @@ def list_epochs(folder: Path | str) -> list[Path]:
 
 
 def epoch_files(folder: Path | str) -> dict[str, Path]:
-    """Return the changes files of an epoch by relation, in the order of their names.
+    """Return the changes files of an epoch by relation, sorted by name.
 
-    Raises UsageError for files that are something else; hidden ones are ignored.
+    Raises UsageError for other files, except hidden ones.
     """
     found: dict[str, Path] = {}
     strangers: list[str] = []
@@ -68,7 +68,7 @@ def epoch_files(folder: Path | str) -> dict[str, Path]:
 
 
 def read_changes(path: Path | str, relation: Relation, records: Records) -> list[tuple[bool, Row]]:
-    """Return the changes of a file in their order: True for inserted rows, False for deleted ones.
+    """Return the changes of a file in order: True for an inserted row, False for a deleted one.
 
     Raises FactsError with line and column for what does not fit the relation.
     """
@@ -89,9 +89,9 @@ def read_changes(path: Path | str, relation: Relation, records: Records) -> list
 def format_changes(
     inserted: Iterable[Row], deleted: Iterable[Row], relation: Relation, records: Records
 ) -> str:
-    """Return the text of a changes file: sorted by row, and for equal rows `-` before `+`."""
-    # The sign is sorted as a last column, so that it only decides between equal rows, and written
-    # as the first. False, a deletion, comes before True.
+    """Return the text of a changes file, sorted by row; of equal rows `-` is before `+`."""
+    # The sign is the last column for sorting, so that it only decides between equal rows, and the
+    # first one in the file. False, a deletion, sorts before True.
     signed = [(*row, False) for row in deleted] + [(*row, True) for row in inserted]
     *values, signs = sort_columns(signed, (*relation.columns, _SIGN), records)
     values.insert(0, ["+" if sign else "-" for sign in signs])

@@ -1,7 +1,7 @@
 """Rows in columns: an Arrow table whose values need no further check.
 
-A table goes from a source into the kernel without a Python object for each value. Whoever looks at
-its rows one by one gets the tuples that any other reader would give.
+A table passes from a source into the kernel without a Python object for each value. Iterating over
+it yields the same tuples as any other reader.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class CheckedTable:
-    """Rows that a reader of this package has made, in columns: they are taken as they are.
+    """Rows that a reader of this package has checked, in columns.
 
-    The columns are those of the relation, of its Arrow types (io/tabular.py); no value is missing,
-    and each is in its one form. A row may be there more than once.
+    The columns are those of the relation, with its Arrow types (io/tabular.py). There are no nulls,
+    and each value is in canonical form. Rows may be repeated.
     """
 
     __slots__ = ("table",)
@@ -42,7 +42,7 @@ class CheckedTable:
 
 def _values(column: pa.Array) -> list[object]:
     values: list[object] = column.to_pylist()
-    if str(column.type) == "double":  # there is one NaN, also by identity
+    if str(column.type) == "double":  # NaN must be the one NaN object
         return [canonical_float(value) for value in column.to_pylist()]
     return values
 
@@ -50,7 +50,7 @@ def _values(column: pa.Array) -> list[object]:
 def is_columnar(relation: Relation) -> bool:
     """Return whether rows of a relation can be a `CheckedTable`: all of its columns are scalars.
 
-    Arrow has no sets, and a record there is a struct: their values are made one by one.
+    Arrow has no sets, and records are structs there, so their values are converted one by one.
     """
     nested = (Kind.RECORD, Kind.SET)
     return bool(relation.columns) and all(c.type.kind not in nested for c in relation.columns)

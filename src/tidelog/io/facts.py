@@ -1,6 +1,6 @@
 """Facts files: where they are, and the rows in them.
 
-A facts file has one row a line and, unless the directive says otherwise, a tab between fields.
+A facts file has one row per line and, unless the directive says otherwise, a tab between fields.
 Tidelog is stricter than Soufflé in one point: a line with too many fields is an error, where
 Soufflé drops the rest. With `columns` the choice is explicit, and further fields are ignored.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidelog.io.files import read_bytes
+from tidelog.io.lines import read_bytes
 from tidelog.io.parameters import input_format
 from tidelog.io.rows import Column, column, read_rows
 from tidelog.logic.program import Directive, Relation
@@ -22,7 +22,7 @@ from tidelog.values.types import BOOL, Row
 def facts_path(directive: Directive, facts_dir: Path | str) -> Path:
     """Return the file that an `.input` names, in `facts_dir` unless its name is absolute.
 
-    Where that file does not exist, but the same name with `.gz` does, it is the latter.
+    If the file does not exist, but one with `.gz` appended does, return that one.
     """
     name = directive.parameters.get("filename", f"{directive.relation}.facts")
     path = Path(facts_dir) / name
@@ -33,10 +33,10 @@ def facts_path(directive: Directive, facts_dir: Path | str) -> Path:
 def read_facts(
     path: Path | str, relation: Relation, records: Records, parameters: Mapping[str, str]
 ) -> list[Row]:
-    """Return the rows of a facts file in their order, repeated ones included.
+    """Return the rows of a facts file in order, including repeated ones.
 
-    Raises FactsError with line and column for what does not fit the relation, and UsageError for
-    parameters that make no sense.
+    Raises FactsError with line and column for a row that does not fit the relation, and UsageError
+    for invalid parameters.
     """
     format = input_format(relation, parameters)
     data = read_bytes(Path(path), "facts")

@@ -1,11 +1,11 @@
 """The fast reader: large files through Arrow's CSV parser.
 
-It gives exactly the rows of `rows.read_exactly`, or None, and then the exact reader has to do it.
-Arrow is asked only for text, because its own conversions differ from ours (`0xFFFFFFFFFFFFFFFF` is
+It returns exactly the rows of `rows.read_exactly`, or None; then the exact reader reads the file.
+Arrow reads only text, because its own conversions differ from ours (`0xFFFFFFFFFFFFFFFF` is
 -1, `NA` is null, spaces are trimmed). Plain decimal notation, checked with a pattern, is converted
 by Arrow; for everything else the parser of the column sees each distinct text once.
 
-Errors never come from here: whatever Arrow or a parser refuses is read again, exactly.
+Errors are never reported here: a file that Arrow or a parser rejects is read by the exact reader.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from tidelog.io.files import BOM
+from tidelog.io.lines import BOM
 from tidelog.io.parameters import FileFormat
 from tidelog.values.types import Kind, Row
 
 if TYPE_CHECKING:
     from tidelog.io.rows import Column
 
-# Per kind: texts that Arrow converts as we do, and to what.
+# For each kind, the texts that Arrow converts exactly as we do, and the type.
 _CONVERTED = {
     Kind.NUMBER: (r"^-?[0-9]{1,19}$", pa.int64()),
     Kind.UNSIGNED: (r"^[0-9]{1,20}$", pa.uint64()),
@@ -33,7 +33,7 @@ _CONVERTED = {
 
 
 def read(data: bytes, columns: Sequence[Column], format: FileFormat) -> list[Row] | None:
-    """Return the rows of `data`, or None where Arrow might not read them as the exact reader."""
+    """Return the rows of `data`, or None if Arrow might read them differently."""
     if not _same_lines(data, columns, format) or not _same_fields(data, columns, format):
         return None
     try:
@@ -86,7 +86,7 @@ def _table(data: bytes, arity: int, format: FileFormat) -> Any:
 
 
 def _width(data: bytes, format: FileFormat) -> int:
-    # The width of the first row; a row of another width makes Arrow refuse.
+    # The width of the first row; Arrow rejects a file with a row of another width.
     first, _, rest = data.partition(b"\n")
     if format.headers:
         first = rest.partition(b"\n")[0]
@@ -99,7 +99,7 @@ def _values(texts: Any, column: Column) -> list[Any]:
         pattern, arrow_type = _CONVERTED[kind]
         if pc.all(pc.match_substring_regex(texts, pattern)).as_py():
             array = pc.cast(texts, arrow_type).to_numpy()
-            # Adding 0.0 turns -0.0 into 0.0; the pattern lets no infinity and no NaN through.
+            # Adding 0.0 turns -0.0 into 0.0; the pattern excludes infinities and NaN.
             converted: list[Any] = (array + 0.0 if kind is Kind.FLOAT else array).tolist()
             return converted
     listed: list[str] = texts.to_pylist()

@@ -1,23 +1,72 @@
-"""Text cut into lines and fields, exactly, with the place of each field.
+"""Read a file as text, lines and fields, exactly, with the place of each field.
+
+Gzip is recognised by its first two bytes, whatever the name of the file; no UTF-8 text begins with
+them. Text is UTF-8, with or without a byte order mark.
 
 Two dialects: plain lines, where the delimiter always ends a field (but for the brackets of records
 when it contains a comma, as in Soufflé), and RFC 4180, where a field may be quoted and a quoted
 field may contain the delimiter and line ends. A line ends with LF or CRLF; the last one need not
-end. An empty line has one empty field, and it is for the caller to say what that means.
+end. An empty line has one empty field; the caller decides what it means.
 """
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from tidelog.errors import FactsError
 from tidelog.io.parameters import FileFormat
+
+_GZIP_MAGIC = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
 
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
 
 FieldEnd: TypeAlias = Callable[[str, int], int]
-"""From a line and the position of a bracketed value in it to the position behind the value."""
+"""Maps a line and the position of a bracketed value to the position after the value."""
+
+
+def read_bytes(path: Path, kind: str) -> bytes:
+    """Return the uncompressed content of the file at `path`, without a byte order mark."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise FactsError(
+            str(path), None, None, f"no such {kind} file", _help_for_missing(path)
+        ) from None
+    except OSError as error:
+        reason = f"cannot read the {kind} file: {error.strerror}"
+        raise FactsError(str(path), None, None, reason) from None
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            reason = f"the gzip file is damaged: {error}"
+            raise FactsError(str(path), None, None, reason) from None
+    return data.removeprefix(BOM)
+
+
+def decode(data: bytes, file: str) -> str:
+    """Return `data` as text; raise FactsError at the first byte that is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        begin = data.rfind(b"\n", 0, error.start) + 1
+        line = data.count(b"\n", 0, error.start) + 1
+        column = len(data[begin : error.start].decode("utf-8")) + 1
+        reason = f"byte 0x{data[error.start]:02x} is not UTF-8: {error.reason}"
+        hint = "convert the file, for example with `iconv -f latin1 -t utf-8`"
+        raise FactsError(file, line, column, reason, hint) from None
+
+
+def _help_for_missing(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no folder `{path.parent}`; give the folder of the facts with -F"
+    return f"create `{path.name}` in `{path.parent}`, empty if there are no facts"
 
 
 class Malformed(Exception):
@@ -29,14 +78,14 @@ class Malformed(Exception):
 
 
 class FieldText(NamedTuple):
-    """A field as it stands in the file, unquoted, and where in the line it starts."""
+    """An unquoted field, and its position in the line."""
 
     text: str
     offset: int
 
 
 class Line(NamedTuple):
-    """One row of the file. With quoted fields it may span several lines of text."""
+    """One row of the file; quoted fields may contain line ends."""
 
     number: int
     text: str
@@ -58,8 +107,8 @@ def lines(text: str, format: FileFormat) -> Iterator[Line]:
 def split(line: str, format: FileFormat, ends: Sequence[FieldEnd | None] = ()) -> list[FieldText]:
     """Return the fields of a line.
 
-    `ends` has an entry for each column of the file that is known: None for a plain one, and for a
-    record or a set the function that finds its end. Beyond `ends` brackets are matched by counting.
+    `ends` has an entry for each known column of the file: None for a scalar, and for a record or a
+    set the function that finds its end. In further columns brackets are matched by counting.
     """
     if format.rfc4180:
         return list(_quoted_fields(line, format.delimiter))
@@ -137,7 +186,7 @@ def _bracketed_fields(
 
 
 def matching_bracket(line: str, start: int) -> int:
-    """Return the position behind the brackets that open at `start`; `start` if there are none."""
+    """Return the position after the bracketed text at `start`; `start` if there is none."""
     depth = 0
     for at in range(start, len(line)):
         depth += (line[at] in "[{") - (line[at] in "]}")

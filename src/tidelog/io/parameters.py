@@ -1,7 +1,7 @@
-"""What `.input` and `.output` say about a file, checked.
+"""The parameters of `.input` and `.output`, checked.
 
-The parameters are Soufflé's. One that Tidelog does not know is refused: a misspelt `delimeter`
-that was silently ignored would read the wrong rows.
+The parameters are Soufflé's. Unknown ones are errors: with a misspelt `delimeter` that is silently
+ignored, wrong rows would be read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidelog.errors import Diagnostic, ProgramError, UsageError, did_you_mean
 from tidelog.logic.program import DirectiveKind, Program, Relation
 
-# Soufflé itself sets these for every file; programs may repeat them, and the command line wins.
+# Soufflé sets these for every file. Programs may repeat them; the command line overrides them.
 _IGNORED = ("name", "fact-dir", "output-dir", "attributeNames", "operation")
 _SHARED = ("IO", "filename", "delimiter", "headers", "rfc4180", "compress", *_IGNORED)
 _INPUT = (*_SHARED, "columns")
@@ -20,7 +20,7 @@ _INPUT = (*_SHARED, "columns")
 
 @dataclass(frozen=True)
 class FileFormat:
-    """How the rows of a file are laid out."""
+    """The layout of the rows of a file."""
 
     delimiter: str = "\t"
     rfc4180: bool = False
@@ -32,7 +32,7 @@ class FileFormat:
 
     @property
     def brackets_protect(self) -> bool:
-        """Return whether a delimiter inside a record or a set does not end the field."""
+        """Return whether a delimiter inside a record or a set is part of the field."""
         return "," in self.delimiter and not self.rfc4180
 
 
@@ -51,9 +51,9 @@ def output_format(relation: Relation, parameters: Mapping[str, str]) -> FileForm
 
 
 def check_parameters(program: Program) -> None:
-    """Raise ProgramError for the directives with parameters that cannot work.
+    """Raise ProgramError for directives with invalid parameters.
 
-    Reading and writing check them too; this is for knowing before anything is evaluated.
+    Reading and writing check them, too; this finds errors before anything is evaluated.
     """
     found = []
     for directive in program.directives:
@@ -95,7 +95,7 @@ def _format(
 def _flag(where: str, parameters: Mapping[str, str], name: str) -> bool:
     value = parameters.get(name, "false")
     if value not in ("true", "false"):
-        raise UsageError(f"{where}: `{name}` is true or false, not `{value}`")
+        raise UsageError(f"{where}: `{name}` must be true or false, not `{value}`")
     return value == "true"
 
 
@@ -118,7 +118,7 @@ def _columns(where: str, parameters: Mapping[str, str], arity: int) -> tuple[int
     parts = text.split(":")
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise UsageError(
-            f"{where}: `columns` is a list such as `0:2:3`, counted from 0, not `{text}`"
+            f"{where}: `columns` must be a list such as `0:2:3`, counted from 0, not `{text}`"
         )
     columns = tuple(map(int, parts))
     if len(columns) != arity or len(set(columns)) != arity:

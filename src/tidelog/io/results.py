@@ -1,7 +1,7 @@
-"""Results: the rows of a relation as an `.output` directive wants them.
+"""Results: the rows of a relation in the format of its `.output` directive.
 
-An `OutputPlan` collects what a run has to write, and writes it at the end, all or nothing: an error
-in the last relation leaves the files of the first one untouched.
+An `OutputPlan` collects everything that a run writes, and writes it at the end, all or nothing: an
+error in the last relation leaves the files of the first one untouched.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OutputPlan:
     def add(
         self, directive: Directive, relation: Relation, rows: Collection[Row], records: Records
     ) -> None:
-        """Plan what an `.output` or `.printsize` asks for."""
+        """Add the output of an `.output` or `.printsize` directive."""
         if directive.kind is DirectiveKind.PRINTSIZE:
             self._printed.append(f"{relation.name}\t{len(rows)}\n")
             return
@@ -60,12 +60,12 @@ class OutputPlan:
             return
         data = encode(text, relation.name)
         if format.compress:
-            # Without the time, so that the same rows give the same file.
+            # Without the time, so that equal rows give equal files.
             data = gzip.compress(data, mtime=0)
         self._add_file(output_path(directive, self.output_dir), data)
 
     def add_text(self, path: Path | str, text: str) -> None:
-        """Plan a further file, relative to the output folder."""
+        """Add a file, relative to the output folder."""
         path = self.output_dir / path
         self._add_file(path, encode(text, path.name))
 
@@ -76,7 +76,7 @@ class OutputPlan:
 
     def _add_file(self, path: Path, data: bytes) -> None:
         if path in self.files:
-            raise UsageError(f"two outputs go to the same file `{path}`\n  help: set `filename`")
+            raise UsageError(f"two outputs write the same file `{path}`\n  help: set `filename`")
         self.files[path] = data
 
 

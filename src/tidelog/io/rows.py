@@ -1,8 +1,8 @@
 """Rows of a file, each field read by the parser of its column.
 
-There are two readers for the same rows. The one here goes line by line, is exact by construction
-and knows where it is, so every error comes from it. `fast_read` takes a tenth of the time on large
-files; it declines whenever it could differ, and then the file is read here.
+There are two readers for the same rows. The one here reads line by line, is exact by construction
+and knows its position, so it reports all errors. `fast_read` takes a tenth of the time on large
+files. It returns nothing whenever the result could differ, and then the file is read here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import FactsError
-from tidelog.io.files import decode
-from tidelog.io.lines import FieldEnd, Line, Malformed, lines, matching_bracket, split
+from tidelog.io.lines import FieldEnd, Line, Malformed, decode, lines, matching_bracket, split
 from tidelog.io.parameters import FileFormat
 from tidelog.values.nested import scan_nested
 from tidelog.values.order import Records
@@ -20,18 +19,18 @@ from tidelog.values.scalars import Parser
 from tidelog.values.text import value_parser
 from tidelog.values.types import Field, Kind, Row, Type
 
-# Up to here the exact reader is done before Arrow has started, let alone been imported.
+# Up to this size the exact reader is done before Arrow is even imported.
 _SMALL = 1 << 16
 
 
 @dataclass(frozen=True)
 class Column:
-    """What one field of a line has to be."""
+    """How to read one field of a line."""
 
     type: Type
     parse: Parser
     end: FieldEnd | None = None
-    """For a record or a set: finds where the value ends, as brackets may protect the delimiter."""
+    """For a record or a set: finds the end of the value, which may contain the delimiter."""
 
 
 def column(field: Field, records: Records) -> Column:
@@ -43,7 +42,7 @@ def column(field: Field, records: Records) -> Column:
     def end(line: str, start: int) -> int:
         try:
             return scan_nested(line, start, type, records)[1]
-        except ValueError:  # the parser of the field will say what is wrong
+        except ValueError:  # the parser of the field reports the error
             return matching_bracket(line, start)
 
     return Column(type, value_parser(type, records), end)
@@ -54,7 +53,7 @@ def read_rows(
 ) -> list[Row]:
     """Return the rows of a file with at least one column; `expected` says what a line must be."""
     if len(data) > _SMALL:
-        # Here, because a small run should not wait for Arrow to load.
+        # Imported here, because a small run should not wait for Arrow to load.
         from tidelog.io import fast_read
 
         rows = fast_read.read(data, columns, format)
@@ -69,8 +68,8 @@ def read_exactly(
     """Return what `read_rows` returns, line by line."""
     picks = format.columns or tuple(range(len(columns)))
     ends = _ends_in_file_order(columns, picks)
-    # Only for one column of symbols is an empty line a row. Otherwise it is a mistake, but for the
-    # last line of the file, where an editor may have left it.
+    # An empty line is a row only of a relation with one symbol column. Otherwise it is an error,
+    # except at the end of the file, where an editor may have left it.
     blank_is_row = picks == (0,) and columns[0].type.kind is Kind.SYMBOL
     blank: Line | None = None
     rows: list[Row] = []

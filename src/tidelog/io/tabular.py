@@ -1,8 +1,8 @@
 """Rows and tables: tuples, Arrow, pandas and polars in, Arrow out.
 
-A row from outside is checked against the columns of its relation before anything else sees it; the
-error names the relation, the row and the column. Conversions that could lose something (a float
-into a number column, a decimal with too many digits) are errors, not roundings.
+A row from outside is checked against the columns of its relation first. An error names the
+relation, the row and the column. Lossy conversions (a float into a number column, a decimal with
+too many digits) are errors; nothing is rounded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Records = Mapping[str, tuple[Field, ...]]
 
 
 class CheckedRows(list[Row]):
-    """Rows that a reader of this package has made: they are taken as they are."""
+    """Rows that a reader of this package has checked."""
 
 
 _CHECKED = (CheckedRows, CheckedTable)
@@ -38,7 +38,7 @@ _ROW = (tuple, list)
 
 
 class RowReader:
-    """Takes rows for one relation."""
+    """Checks rows for one relation."""
 
     def __init__(self, relation: Relation, records: Records) -> None:
         self._relation = relation
@@ -48,7 +48,7 @@ class RowReader:
         """Return the rows of `data`, checked.
 
         `data` is an iterable of tuples, or a table: Arrow, pandas, polars, or anything else with
-        the Arrow stream interface. The columns of a table are taken by name when the names fit,
+        the Arrow stream interface. The columns of a table are matched by name if the names fit,
         else by position.
         """
         if isinstance(data, _CHECKED):
@@ -73,7 +73,7 @@ def _checked(data: Any, relation: Relation, checks: list[Callable[[Any], Any]]) 
 def _misfit(
     raw: Any, number: int, relation: Relation, checks: Iterable[Callable[[Any], Any]] = ()
 ) -> DataError:
-    """Return what is wrong with a row: one of its values, or its shape."""
+    """Return the error of a row: one of its values, or its shape."""
     for check, value, column in zip(checks, raw, relation.columns, strict=False):
         try:
             check(value)
@@ -130,7 +130,7 @@ def _as_arrow(data: Any) -> pa.Table | None:
 
 
 def checker(type_: Type, records: Records) -> Callable[[Any], Any]:
-    """Return a function that gives a value of `type_` in its one form, or raises ValueError."""
+    """Return a function that returns a value of `type_` in canonical form, or raises ValueError."""
     match type_.kind:
         case Kind.NUMBER:
             return _number
@@ -314,7 +314,7 @@ def arrow_schema(relation: Relation, records: Records) -> pa.Schema:
 
 
 def to_arrow(rows: Iterable[Row], relation: Relation, records: Records) -> pa.Table:
-    """Return the rows as an Arrow table, in their order."""
+    """Return the rows as an Arrow table, in the given order."""
     import pyarrow as pa
 
     schema = arrow_schema(relation, records)

@@ -1,8 +1,8 @@
-"""Rows as the text of a file, in the order they are given.
+"""Rows as the text of a file, in the given order.
 
-Nothing is lost: before text leaves here it is certain that it reads back as the same rows. In
-RFC 4180 quotes see to that. A plain file has no quotes, so a symbol with a tab or a line end in it
-cannot be written at all; that is an error, where Soufflé writes a line nobody can read.
+The text is guaranteed to read back as the same rows. With RFC 4180, quotes take care of that. A
+plain file has no quotes, so a symbol with a tab or a line end cannot be written: it is an error,
+where Soufflé writes a line that cannot be read.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidelog.errors import DataError
-from tidelog.io.files import BOM
-from tidelog.io.lines import split
+from tidelog.io.lines import BOM, split
 from tidelog.io.parameters import FileFormat
 from tidelog.io.rows import column
 from tidelog.values.order import Records
@@ -31,9 +30,9 @@ def columns_text(
     name: str,
     way_out: str,
 ) -> str:
-    """Return rows as lines, given their columns, of which there must be one at least.
+    """Return rows as lines, given at least one column.
 
-    `way_out` is the help for a row of the relation `name` that cannot be written.
+    `way_out` is the hint for a row of the relation `name` that cannot be written.
     """
     plain = [
         list(map(value_formatter(field.type, records), part))
@@ -61,7 +60,7 @@ def encode(text: str, name: str) -> bytes:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
         part = ascii(text[error.start : error.end])
-        raise DataError(f"`{name}`: a symbol with {part} is not text that UTF-8 can hold") from None
+        raise DataError(f"`{name}`: a symbol with {part} cannot be encoded as UTF-8") from None
     # A reader drops one byte order mark, so a symbol that begins with this character gets another.
     return BOM + data if data.startswith(BOM) else data
 
@@ -75,7 +74,7 @@ def _quoted(texts: list[str], delimiter: str, alone: bool) -> list[str]:
 
 
 def _surely_readable(text: str, rows: int, arity: int, format: FileFormat) -> bool:
-    # Counting over the whole text is some hundred times faster than looking at each line.
+    # Counting in the whole text is about a hundred times faster than checking each line.
     return (
         len(format.delimiter) == 1
         and text.count(format.delimiter) == rows * (arity - 1)

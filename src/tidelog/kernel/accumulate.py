@@ -1,11 +1,11 @@
 """What groups add up to: exact sums, in blocks that are as large as they need to be.
 
-A sum is kept in its settled form (kernel/exact.py), without the zeros at both ends, so that a small
-group takes little room. Its head (kernel/groups.py) tells where: BLOCK is a place among `words`,
-and SHAPE says how to read it. Blocks come in a few sizes; those that are free form a list of each.
+A sum is stored in its settled form (kernel/exact.py), without the zeros at both ends, so that a
+small group takes little room. Its head (kernel/groups.py) tells where: BLOCK is a position in
+`words`, and SHAPE says how to read it. Blocks come in a few sizes, each with a list of free blocks.
 
-`add_up` gives each group of the log a new sum in a new block. So `finish` can end an epoch either
-way: it lets go of the old blocks, or puts the old heads back and lets go of the new ones.
+`add_up` gives each group of the epoch a new sum in a new block. So `finish` can end an epoch either
+way: it frees the old blocks, or puts the old heads back and frees the new blocks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.compiling import bare
+from tidelog.kernel.compiling import ONE, ZERO, bare_helper, bare_kernel, kernel
 from tidelog.kernel.exact import (
     LIMBS,
     SIZE,
@@ -30,23 +30,27 @@ from tidelog.kernel.groups import (
     COME,
     FIELDS,
     FREE_BLOCK,
+    FREE_HEAD,
     GONE,
-    LOG_BLOCK,
-    LOG_SHAPE,
-    LOG_SLOT,
-    LOG_SUPPORT,
-    LOG_VALUE,
+    LIVE,
     NO_NUMBER,
     NUMBER,
     SHAPE,
     SUPPORT,
     TOUCHED,
+    UNDO_BLOCK,
+    UNDO_SHAPE,
+    UNDO_SLOT,
+    UNDO_SUPPORT,
+    UNDO_VALUE,
+    USED,
     VALUE,
     WORDS_USED,
-    note,
+    hash_head,
+    note_groups,
     remove_group,
 )
-from tidelog.kernel.packing import pack_row, unpack_row
+from tidelog.kernel.rows import pack_row, unpack_row
 
 # Parts of a shape: the first limb, how many there are, and flags.
 COUNT_SHIFT = 8
@@ -59,21 +63,22 @@ LARGEST_BLOCK = 80
 
 # Columns of the limbs of a group, behind the limbs: those in use, and the change of its support.
 LOW, HIGH, CHANGE, ROW = range(SIZE, SIZE + 4)
-PART_SHIFT = 10  # so many groups are added up at a time, as a power of 2
+PART_SHIFT = 10  # the groups that are added up at a time, as a power of 2
 
 # What is computed, as numbers.
 OPERATION, IS_FLOAT, HIGH_BIAS, IS_MEAN, SCALE, MOST, OPERATION_SIZE = range(7)
 COUNT_ROWS, WHOLE_SUM, FLOAT_RESULT = range(3)
 
+UNIT_SHIFT = 2  # block sizes and starts are multiples of this many words, as a power of 2
 _MASK = (1 << 32) - 1
 _LEAST = -(1 << 63)
 
 
-@bare
+@bare_kernel
 def order_by_part(which, n, parts, starts, order):
-    """Write the rows in the order of the part that their group belongs to, and where each starts.
+    """Order the rows by the part that their group belongs to; write where each part starts.
 
-    A part has so many groups that their limbs fit the cache.
+    The limbs of the groups of a part fit the cache.
     """
     for p in range(parts + 1):
         starts[p] = 0
@@ -91,7 +96,7 @@ def order_by_part(which, n, parts, starts, order):
 
 
 @njit(cache=True, inline="always")
-def _size_of(block_size):
+def size_of(block_size):
     """Return the words of a block: 4, 8, 16, 32 or 80."""
     return np.int64(LARGEST_BLOCK) if block_size == BLOCK_SIZES else np.int64(2) << block_size
 
@@ -120,14 +125,14 @@ def _keep(words, state, limbs, sign, low, high):
     if needed == 0:
         return np.int64(0), np.int64(0)
     block_size = np.int64(1)
-    while _size_of(block_size) < needed:
+    while size_of(block_size) < needed:
         block_size += 1
     block = state[FREE_BLOCK + block_size] - 1
     if block >= 0:
         state[FREE_BLOCK + block_size] = np.int64(words[block])
     else:
         block = state[WORDS_USED]
-        state[WORDS_USED] += _size_of(block_size)
+        state[WORDS_USED] += size_of(block_size)
     for i in range(low, high):
         words[block + i - low] = limbs[i]
     if special:
@@ -144,8 +149,8 @@ def _keep(words, state, limbs, sign, low, high):
 
 
 @njit(cache=True, inline="always")
-def _let_go(words, state, block, shape):
-    """Put a block on the list of its size."""
+def _free(words, state, block, shape):
+    """Put a block on the free list of its size."""
     block_size = shape >> SIZE_SHIFT
     if block_size != 0:
         words[block] = state[FREE_BLOCK + block_size]
@@ -173,7 +178,7 @@ def value_of(operation, support, limbs, sign, low, high):
     return sign * size, True
 
 
-@bare
+@bare_helper
 def _add_rows(limbs, operation, which, values, added, order, start, stop, first):
     """Add rows to the limbs of their groups."""
     is_ordered = order.shape[0] != 0
@@ -202,27 +207,27 @@ def _add_rows(limbs, operation, which, values, added, order, start, stop, first)
             limbs[g, HIGH] = at + 3
 
 
-@bare
-def _add_up(
-    heads, words, state, log, operation, which, values, added, order, start, stop, first, limbs,
+@bare_kernel
+def add_up(
+    heads, words, state, undo, operation, which, values, added, order, start, stop, first, limbs,
     gone, come,
 ):  # fmt: skip
-    """Add rows to the groups from number `first` on, and keep what becomes of these.
+    """Add rows to the groups from number `first` on, and store the new sums.
 
     The rows are order[start:stop], or all of [start, stop) if there is no order; those numbered
-    `added` and more are taken away. `limbs` has a row for each group of the part; it comes and
-    goes with zeros. `gone` and `come` get the result rows (key, value) that change; groups whose
-    sum is beyond its type are counted. There is room for a block of the largest size for each
-    group.
+    `added` and more are subtracted. `limbs` has a row for each group of the part, all zeros before
+    and after. `gone` and `come` get the result rows (key, value) that are deleted and inserted;
+    groups whose sum overflows its type are counted. The caller has made room for a block of the
+    largest size for each group.
     """
     width = heads.shape[1] - FIELDS
     last = min(first + limbs.shape[0], state[TOUCHED])
     for g in range(first, last):
-        slot = log[g, LOG_SLOT]
+        slot = undo[g, UNDO_SLOT]
         _load(words, heads[slot, width + BLOCK], heads[slot, width + SHAPE], limbs, g - first)
     _add_rows(limbs, operation, which, values, added, order, start, stop, first)
     for g in range(first, last):
-        slot, row = log[g, LOG_SLOT], limbs[g - first]
+        slot, row = undo[g, UNDO_SLOT], limbs[g - first]
         sign, low, high = settle(row, row[LOW], row[HIGH])
         support = heads[slot, width + SUPPORT] + row[CHANGE]
         value, is_valid = value_of(operation, support, row, sign, low, high)
@@ -252,46 +257,34 @@ def _add_up(
             state[COME] += 1
 
 
-@bare
-def add_up(
-    heads, words, state, log, operation, which, values, added, order, start, stop, first, limbs,
-    gone, come,
-):  # fmt: skip
-    """Do what `_add_up` does, for Python to call."""
-    _add_up(
-        heads, words, state, log, operation, which, values, added, order, start, stop, first,
-        limbs, gone, come,
-    )  # fmt: skip
-
-
-@njit(cache=True)
+@kernel
 def add_row(
-    heads, table, words, state, log, operation, columns, key, target, added, limbs, out
+    heads, table, words, state, undo, operation, columns, key, target, added, limbs, out
 ):  # fmt: skip
     """Do what `_add_row` does, for Python to call."""
     return _add_row(
-        heads, table, words, state, log, operation, columns, key, target, added, limbs,
+        heads, table, words, state, undo, operation, columns, key, target, added, limbs,
         out[0], out[1],
     )  # fmt: skip
 
 
-@njit(cache=True)
+@kernel
 def change_by_row(
-    heads, table, words, state, log, operation, row, fields, key, target, added, limbs, into, gone,
+    heads, table, words, state, undo, operation, row, fields, key, target, added, limbs, into, gone,
     come,
 ):  # fmt: skip
-    """Add a stored row to its group, or take it away; write the result rows as they are stored.
+    """Add a stored row to its group, or subtract it; write the result rows as they are stored.
 
     `fields` and `into` are those of the row and of the results, with the bias of each column last.
-    Returns how many rows go and come (-1 and -1 if an array is full), whether the sum is beyond
-    its type, and whether the result fits its field.
+    Returns how many result rows are deleted and inserted (-1 and -1 if an array is full), whether
+    the sum overflows its type, and whether the result fits its field.
     """
     columns = np.empty((fields.shape[0], 1), np.int64)
     unpack_row(row, fields, columns)
     width = heads.shape[1] - FIELDS
     before, after = np.empty((width + 1, 1), np.int64), np.empty((width + 1, 1), np.int64)
     if not _add_row(
-        heads, table, words, state, log, operation, columns, key, target, added, limbs, before,
+        heads, table, words, state, undo, operation, columns, key, target, added, limbs, before,
         after,
     ):  # fmt: skip
         return np.int64(-1), np.int64(-1), False, True
@@ -303,49 +296,91 @@ def change_by_row(
     return state[GONE], state[COME], state[BEYOND] != 0, fits
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _add_row(
-    heads, table, words, state, log, operation, columns, key, target, added, limbs, gone, come
+    heads, table, words, state, undo, operation, columns, key, target, added, limbs, gone, come
 ):  # fmt: skip
-    """Add a row to its group, or take it away if `added` is 0; return False if an array is full.
+    """Add a row to its group, or subtract it if `added` is 0; return False if an array is full.
 
-    What `note` and `_add_up` do, in one call. `gone` and `come` get the result rows that change.
+    Does what `note_groups` and `add_up` do, in one call.
     """
     if state[WORDS_USED] + LARGEST_BLOCK > words.shape[0]:
         return False
     which = np.zeros(1, np.int64)
     no_places = np.zeros(0, np.int32)
-    if not note(heads, table, state, columns, key, 0, 1, which, log, no_places, 0):
+    if not note_groups(heads, table, state, columns, key, ZERO, ONE, which, undo, no_places, ZERO):
         return False
     state[GONE] = state[COME] = state[BEYOND] = 0
     values = columns[max(target, 0)]
     order = np.zeros(0, np.int64)
-    _add_up(
-        heads, words, state, log, operation, which, values, added, order, 0, 1, 0, limbs,
+    add_up(
+        heads, words, state, undo, operation, which, values, added, order, ZERO, ONE, ZERO, limbs,
         gone, come,
     )  # fmt: skip
     return True
 
 
-@bare
-def finish(heads, table, words, state, log, undo):
-    """End an epoch: keep what was written to the groups of the log, or put back what they were."""
+@bare_kernel
+def finish(heads, table, words, state, undo, aborts):
+    """End an epoch: keep what was written to its groups, or put back what they were."""
     width = heads.shape[1] - FIELDS
     for g in range(state[TOUCHED]):
-        slot = log[g, LOG_SLOT]
+        slot = undo[g, UNDO_SLOT]
         block, shape = heads[slot, width + BLOCK], heads[slot, width + SHAPE]
-        old_block, old_shape = log[g, LOG_BLOCK], log[g, LOG_SHAPE]
+        old_block, old_shape = undo[g, UNDO_BLOCK], undo[g, UNDO_SHAPE]
         if heads[slot, width + NUMBER] == NO_NUMBER:  # else it has not been written
-            if undo:
-                _let_go(words, state, block, shape)
+            if aborts:
+                _free(words, state, block, shape)
             else:
-                _let_go(words, state, old_block, old_shape)
-        if undo:
-            heads[slot, width + SUPPORT] = log[g, LOG_SUPPORT]
-            heads[slot, width + VALUE] = log[g, LOG_VALUE]
+                _free(words, state, old_block, old_shape)
+        if aborts:
+            heads[slot, width + SUPPORT] = undo[g, UNDO_SUPPORT]
+            heads[slot, width + VALUE] = undo[g, UNDO_VALUE]
             heads[slot, width + BLOCK] = old_block
             heads[slot, width + SHAPE] = old_shape
             heads[slot, width + NUMBER] = NO_NUMBER
         if heads[slot, width + SUPPORT] == 0:
             remove_group(heads, table, state, width, slot)
     state[TOUCHED] = 0
+
+
+@kernel
+def adopt(heads, words, state, table, taken):
+    """Make what a file of groups does not have: the hash table, the lists of free heads and blocks.
+
+    The hash table is empty, and `state` knows only how many heads and words are in use. `taken` has
+    a zero for each smallest block that the words in use have room for.
+    """
+    width = heads.shape[1] - FIELDS
+    mask = table.shape[0] - 1
+    for slot in range(state[USED] - 1, -1, -1):
+        if heads[slot, width + SUPPORT] > 0:
+            state[LIVE] += 1
+            at = hash_head(heads, width, slot, mask)
+            while table[at] != 0:
+                at = (at + 1) & mask
+            table[at] = slot + 1
+            block_size = heads[slot, width + SHAPE] >> SIZE_SHIFT
+            if block_size != 0:
+                first = heads[slot, width + BLOCK] >> UNIT_SHIFT
+                for i in range(first, first + (size_of(block_size) >> UNIT_SHIFT)):
+                    taken[i] = 1
+        else:
+            heads[slot, width + SUPPORT] = -1
+            heads[slot, width + VALUE] = state[FREE_HEAD]
+            state[FREE_HEAD] = slot + 1
+    units = state[WORDS_USED] >> UNIT_SHIFT
+    at = np.int64(0)
+    while at < units:
+        if taken[at] != 0:
+            at += 1
+            continue
+        stop = at
+        while stop < units and taken[stop] == 0:
+            stop += 1
+        while at < stop:  # a gap, in blocks as large as it has room for
+            block_size = np.int64(BLOCK_SIZES)
+            while size_of(block_size) >> UNIT_SHIFT > stop - at:
+                block_size -= 1
+            _free(words, state, at << UNIT_SHIFT, block_size << SIZE_SHIFT)
+            at += size_of(block_size) >> UNIT_SHIFT

@@ -1,4 +1,4 @@
-"""The rows of a set that a subset of it lacks, by counting (store/complement.py).
+"""Find the rows of a set that are missing in a subset, by counting (store/complement.py).
 
 An interval of keys in which both have the same number of rows is skipped; any other is split at a
 row in its middle. So each row that is missing costs the O(log n) intervals around it, and what is
@@ -10,25 +10,26 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.memory import load32, load64
+from tidelog.kernel.compiling import helper, kernel
+from tidelog.kernel.descriptors import MARKS, WORDS
+from tidelog.kernel.pointers import load32, load64
 from tidelog.kernel.scan import BLOCK
-from tidelog.kernel.table import MARKS, WORDS
 
 # What is known of the rows alive in a run: the address of the counts of its tree's nodes, or 0 when
 # all rows are alive, and the number of blocks.
 NODES, BLOCKS = range(2)
 
-# What is found out.
+# What is returned in `found`.
 WRITTEN, STEPS = range(2)
 
 
 @njit(cache=True, inline="always")
-def _is_alive(table, r, at, limit):
-    return table[r, MARKS] == 0 or load32(table[r, MARKS], at) <= limit
+def _is_alive(runs, r, at, limit):
+    return runs[r, MARKS] == 0 or load32(runs[r, MARKS], at) <= limit
 
 
-@njit(cache=True)
-def _count(table, trees, r, limit, start, stop):
+@helper
+def _count(runs, trees, r, limit, start, stop):
     """Return how many rows of [start, stop) are alive: O(log n)."""
     if trees[r, NODES] == 0 or start >= stop:
         return stop - start
@@ -36,12 +37,12 @@ def _count(table, trees, r, limit, start, stop):
     first, last = -(-start // BLOCK), stop // BLOCK
     if first >= last:
         for i in range(start, stop):
-            found += np.int64(_is_alive(table, r, i, limit))
+            found += np.int64(_is_alive(runs, r, i, limit))
         return found
     for i in range(start, first * BLOCK):
-        found += np.int64(_is_alive(table, r, i, limit))
+        found += np.int64(_is_alive(runs, r, i, limit))
     for i in range(last * BLOCK, stop):
-        found += np.int64(_is_alive(table, r, i, limit))
+        found += np.int64(_is_alive(runs, r, i, limit))
     left, right = trees[r, BLOCKS] + first, trees[r, BLOCKS] + last
     while left < right:
         if left & 1:
@@ -55,14 +56,14 @@ def _count(table, trees, r, limit, start, stop):
     return found
 
 
-@njit(cache=True)
-def _first_not_before(table, r, words, key, low, high):
+@helper
+def _first_not_before(runs, r, words, key, low, high):
     """Return the first position in [low, high) of a run that is not before `key`."""
     while low < high:
         middle = (low + high) >> 1
         before = False
         for w in range(words):
-            held = load64(table[r, WORDS + w], middle)
+            held = load64(runs[r, WORDS + w], middle)
             if held != key[w]:
                 before = held < key[w]
                 break
@@ -73,9 +74,9 @@ def _first_not_before(table, r, words, key, low, high):
     return low
 
 
-@njit(cache=True)
+@kernel
 def complement(whole, whole_trees, part, part_trees, words, limit, stack, key, out, found):
-    """Write the rows of `whole` that `part` lacks, in no order; every row of `part` is in `whole`.
+    """Write the rows of `whole` that are not in `part`, unsorted; `part` is a subset of `whole`.
 
     `stack` has a row of (start, stop) for each run of both, the first with all their rows. Writes
     no more rows than `out` has room for; then WRITTEN is beyond its end.
@@ -124,7 +125,7 @@ def complement(whole, whole_trees, part, part_trees, words, limit, stack, key, o
                 for w in range(words):
                     key[w] = load64(whole[r, WORDS + w], middle)
         if chosen < 0:
-            written = out.shape[1] + 1  # `part` has rows that `whole` has not
+            written = out.shape[1] + 1  # `part` has rows that are not in `whole`
             break
         for r in range(runs + others):
             start, stop = stack[depth, 2 * r], stack[depth, 2 * r + 1]

@@ -6,8 +6,8 @@ floats is an integer, in units of the smallest float; it fits LIMBS *limbs* of 3
     sum = limb[0] + limb[1] * 2**32 + limb[2] * 2**64 + ..          (times the unit)
 
 While values are added a limb is a signed number of 64 bits, so that nothing is carried: adding and
-taking away are exact, and cost the same. Afterwards `settle` brings the sum into its one form, sign
-and limbs within 32 bits. Whole numbers are added in the same way, with a unit of 1.
+subtracting are exact, and cost the same. Afterwards `settle` brings the sum into its canonical
+form, sign and limbs within 32 bits. Whole numbers are added in the same way, with a unit of 1.
 
 Infinities and NaN are only counted, in the three numbers behind the limbs.
 """
@@ -17,10 +17,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidelog.kernel.compiling import FALSE, helper
+
 LIMBS = 70  # 2**2046 is the highest bit of a float; so many more that 2**63 of them can be added
 PLUS_INFINITY, MINUS_INFINITY, NAN = LIMBS, LIMBS + 1, LIMBS + 2
 SIZE = LIMBS + 3
-MOST_ADDED = 1 << 29  # so many values can be added before the limbs must be settled
+MOST_ADDED = 1 << 29  # the most values that can be added before the limbs must be settled
 
 UNIT_EXPONENT = -1074  # of the unit of a sum of floats
 
@@ -35,7 +37,7 @@ _HALF_MASK = (1 << 31) - 1
 
 @njit(cache=True, inline="always")
 def add_float(limbs, g, ordinal, sign):
-    """Add a float to the limbs of row g, or take it away; return the first limb that changes.
+    """Add a float to the limbs of row g, or subtract it; return the first limb that changes.
 
     It is given by its ordinal (store/codec.py). Three limbs change; none if it is only counted:
     then the answer is -1.
@@ -134,7 +136,7 @@ def _is_any_below(limbs, low, position):
     return low < limb or (limbs[limb] & ((np.int64(1) << (position & 31)) - 1)) != 0
 
 
-@njit(cache=True)
+@helper
 def _rounded(quotient, is_more, shift):
     """Return the bits of the float nearest to quotient / 2 * 2**shift units; ties go to even.
 
@@ -153,14 +155,14 @@ def _rounded(quotient, is_more, shift):
     return min(bits, _INFINITY)
 
 
-@njit(cache=True)
+@helper
 def _nearest(limbs, low, high, exponent):
     """Return the bits of the float nearest to the settled limbs * 2**exponent."""
     bits = 32 * (high - 1) + _length(limbs[high - 1])
     last = max(bits - 54, UNIT_EXPONENT - 1 - exponent)  # the position of half a unit of the last
     if last < 0:
         # At most 54 bits, in the first two limbs.
-        return _rounded((limbs[0] | (limbs[1] << 32)) << -last, False, last + 1 + exponent + 1074)
+        return _rounded((limbs[0] | (limbs[1] << 32)) << -last, FALSE, last + 1 + exponent + 1074)
     limb, offset = last >> 5, last & 31
     quotient = (limbs[limb] >> offset) | (limbs[limb + 1] << (32 - offset))
     if offset != 0:
@@ -169,7 +171,7 @@ def _nearest(limbs, low, high, exponent):
     return _rounded(quotient, _is_any_below(limbs, low, last), last + 1 + exponent + 1074)
 
 
-@njit(cache=True)
+@helper
 def _nearest_ratio(limbs, low, high, exponent, count, scale):
     """Return the bits of the float nearest to limbs * 2**exponent / (count * scale).
 
@@ -207,7 +209,7 @@ def _nearest_ratio(limbs, low, high, exponent, count, scale):
     return _rounded(quotient, is_more, position + 1 + exponent + 1074)
 
 
-@njit(cache=True)
+@helper
 def float_ordinal_of(limbs, sign, low, high, exponent, count, scale):
     """Return the ordinal of the float nearest to a settled sum, divided by count * scale.
 

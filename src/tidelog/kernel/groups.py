@@ -4,9 +4,9 @@ A group has a *head*, a row of numbers: its key, SUPPORT (the number of its rows
 ordinal of its result), BLOCK and SHAPE (where its sum is, kernel/accumulate.py). The hash table
 has the numbers of heads, plus 1; heads that are free form a list.
 
-`note_groups` finds the groups of changed rows, and writes their heads to the log before anything is
-changed. A group that has lost its last row leaves when the epoch ends, and so does one that the
-epoch has made, if it is undone.
+`note_groups` finds the groups of changed rows, and copies their heads to the undo array before
+anything is changed. A group that has lost its last row is removed when the epoch ends, and so is a
+new group when the epoch is aborted.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.compiling import bare
+from tidelog.kernel.compiling import bare_helper, bare_kernel, kernel
 
 # Columns of a head, behind the key.
 SUPPORT, VALUE, BLOCK, SHAPE, NUMBER, FIELDS = range(6)  # NUMBER: among the groups of this call
 NO_NUMBER = -1
 
-# What is known of the arrays, beside their sizes.
+# Fields of the state.
 USED, FREE_HEAD, LIVE, WORDS_USED, TOUCHED, GONE, COME, BEYOND, FREE_BLOCK = range(9)
 BLOCK_SIZES = 5  # from FREE_BLOCK + 1 on: the free blocks of each size
 STATE = FREE_BLOCK + BLOCK_SIZES + 1
 
-# Columns of the log.
-LOG_SLOT, LOG_SUPPORT, LOG_VALUE, LOG_BLOCK, LOG_SHAPE, LOG = range(6)
+# Columns of the undo array.
+UNDO_SLOT, UNDO_SUPPORT, UNDO_VALUE, UNDO_BLOCK, UNDO_SHAPE, UNDO_SIZE = range(6)
 
 _MIX = -7046029254386353131
 
@@ -41,7 +41,8 @@ def _hash_columns(columns, key, i, mask):
 
 
 @njit(cache=True, inline="always")
-def _hash_head(heads, width, slot, mask):
+def hash_head(heads, width, slot, mask):
+    """Return the place in the hash table where the search for a group starts."""
     mixed = np.int64(0)
     for c in range(width):
         mixed = (mixed ^ heads[slot, c]) * np.int64(_MIX)
@@ -49,7 +50,7 @@ def _hash_head(heads, width, slot, mask):
     return mixed & mask
 
 
-@bare
+@bare_kernel
 def find_groups(heads, table, columns, key, n, slots):
     """Write the slot of each group, -1 for groups that are not there."""
     mask = table.shape[0] - 1
@@ -67,14 +68,13 @@ def find_groups(heads, table, columns, key, n, slots):
             at = (at + 1) & mask
 
 
-@bare
-def note(heads, table, state, columns, key, start, n, which, log, seen, lowest):
-    """Find the groups of rows, new ones are made; return how many rows are done.
+@bare_kernel
+def note_groups(heads, table, state, columns, key, start, n, which, undo, seen, lowest):
+    """Find the groups of rows, and make the new ones; return how many rows are done.
 
-    It returns early when an array is full, to be called again with a larger one.
-    `which` gets the number of each row's group, by first appearance. Each group is logged once.
-    `seen`, if it is not empty, has a place for each value of a key of one column from `lowest` on:
-    what was found there is not looked up again.
+    Returns early when an array is full; the caller enlarges it and calls again. `which` gets the
+    number of each row's group, by first appearance. Each group gets one undo entry. `seen`, if it
+    is not empty, caches the groups of a key of one column, by its value, from `lowest` on.
     """
     mask = table.shape[0] - 1
     width = key.shape[0]
@@ -109,7 +109,7 @@ def note(heads, table, state, columns, key, start, n, which, log, seen, lowest):
                 if (
                     is_full
                     or 2 * (state[LIVE] + 1) > table.shape[0]
-                    or (state[TOUCHED] == log.shape[0])
+                    or (state[TOUCHED] == undo.shape[0])
                 ):
                     return i
                 if slot >= 0:
@@ -126,15 +126,15 @@ def note(heads, table, state, columns, key, start, n, which, log, seen, lowest):
                 state[LIVE] += 1
         if heads[slot, width + NUMBER] == NO_NUMBER:
             number = state[TOUCHED]
-            if number == log.shape[0]:
+            if number == undo.shape[0]:
                 return i
             state[TOUCHED] += 1
             heads[slot, width + NUMBER] = number
-            log[number, LOG_SLOT] = slot
-            log[number, LOG_SUPPORT] = heads[slot, width + SUPPORT]
-            log[number, LOG_VALUE] = heads[slot, width + VALUE]
-            log[number, LOG_BLOCK] = heads[slot, width + BLOCK]
-            log[number, LOG_SHAPE] = heads[slot, width + SHAPE]
+            undo[number, UNDO_SLOT] = slot
+            undo[number, UNDO_SUPPORT] = heads[slot, width + SUPPORT]
+            undo[number, UNDO_VALUE] = heads[slot, width + VALUE]
+            undo[number, UNDO_BLOCK] = heads[slot, width + BLOCK]
+            undo[number, UNDO_SHAPE] = heads[slot, width + SHAPE]
         which[i] = heads[slot, width + NUMBER]
         if is_direct:
             seen[columns[key[0], i] - lowest] = which[i] + 1
@@ -142,24 +142,18 @@ def note(heads, table, state, columns, key, start, n, which, log, seen, lowest):
     return n
 
 
-@bare
-def note_groups(heads, table, state, columns, key, start, n, which, log, seen, lowest):
-    """Do what `note` does, for Python to call."""
-    return note(heads, table, state, columns, key, start, n, which, log, seen, lowest)
-
-
-@bare
+@bare_helper
 def remove_group(heads, table, state, width, slot):
     """Take a group out of the hash table, and close the gap: later ones move up."""
     mask = table.shape[0] - 1
-    at = _hash_head(heads, width, slot, mask)
+    at = hash_head(heads, width, slot, mask)
     while np.int64(table[at]) != slot + 1:
         at = (at + 1) & mask
     table[at] = 0
     gap = at
     at = (at + 1) & mask
     while table[at] != 0:
-        home = _hash_head(heads, width, np.int64(table[at]) - 1, mask)
+        home = hash_head(heads, width, np.int64(table[at]) - 1, mask)
         if ((at - home) & mask) >= ((at - gap) & mask):
             table[gap] = table[at]
             table[at] = 0
@@ -171,14 +165,14 @@ def remove_group(heads, table, state, width, slot):
     state[LIVE] -= 1
 
 
-@njit(cache=True)
+@kernel
 def enter_all(heads, used, table):
     """Enter the groups into an empty hash table."""
     width = heads.shape[1] - FIELDS
     mask = table.shape[0] - 1
     for slot in range(used):
         if heads[slot, width + SUPPORT] >= 0:
-            at = _hash_head(heads, width, slot, mask)
+            at = hash_head(heads, width, slot, mask)
             while table[at] != 0:
                 at = (at + 1) & mask
             table[at] = slot + 1

@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 
 from tidelog.kernel.checked import add, multiply, multiply_unsigned, subtract, wrapped_add
-from tidelog.kernel.memory import bits_of, float_of, load64
+from tidelog.kernel.compiling import helper
+from tidelog.kernel.pointers import bits_of, float_of, load64
 
 
 class Op(enum.IntEnum):
@@ -87,13 +88,13 @@ _N_TO_F, _U_TO_F, _F_TO_N, _F_TO_U, _N_TO_U, _U_TO_N, _WITHIN = range(60, 67)
 _LOOK_UP = 70
 
 
-@njit(cache=True)
+@helper
 def float_from_ordinal(ordinal):
     """Return the float with this place in the order of floats."""
     return float_of(ordinal if ordinal >= 0 else ordinal ^ _REVERSED)
 
 
-@njit(cache=True)
+@helper
 def ordinal_from_float(value):
     """Return the place of a float in the order of floats; there is one NaN and one zero."""
     if np.isnan(value):
@@ -104,7 +105,7 @@ def ordinal_from_float(value):
     return bits if bits >= 0 else bits ^ _REVERSED
 
 
-@njit(cache=True)
+@helper
 def _divide(a, b):
     """Return a / b rounded towards zero; b is not 0 and the result fits."""
     quotient = a // b
@@ -113,7 +114,7 @@ def _divide(a, b):
     return quotient
 
 
-@njit(cache=True)
+@helper
 def _power(base, exponent):
     """Return (base ^ exponent, failure)."""
     if exponent < 0:
@@ -138,7 +139,7 @@ def _power(base, exponent):
     return result, 0
 
 
-@njit(cache=True)
+@helper
 def _u_power(base, exponent):
     result = np.uint64(1)
     while exponent > np.uint64(0):
@@ -154,7 +155,7 @@ def _u_power(base, exponent):
     return result, 0
 
 
-@njit(cache=True)
+@helper
 def _unsigned(op, a, b):
     """Return (ordinal, failure) of an operation on two unsigned ordinals."""
     x, y = np.uint64(a ^ _MIN), np.uint64(b ^ _MIN)
@@ -198,7 +199,7 @@ def _floating(op, a, b):
     return ordinal_from_float(-x)
 
 
-@njit(cache=True)
+@helper
 def _bits(op, a, b):
     """Return the result of an operation on bit patterns; shifts use six bits of the distance."""
     if op == _BAND:
@@ -226,7 +227,7 @@ def _bits(op, a, b):
     return a ^ _MIN  # FLIP
 
 
-@njit(cache=True)
+@helper
 def _convert(op, a):
     """Return (ordinal, failure) of a conversion between kinds of numbers."""
     if op == _N_TO_F:
@@ -250,7 +251,7 @@ def _convert(op, a):
     return np.int64(np.uint64(value)) ^ _MIN, 0
 
 
-@njit(cache=True)
+@helper
 def run_code(code, start, stop, slots):
     """Run the instructions [start, stop); return 0 or the failure of the first that failed."""
     for i in range(start, stop):

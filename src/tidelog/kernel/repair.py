@@ -1,72 +1,70 @@
 """The row-by-row parts of the level repair (maintain/repair.py).
 
-`lose` takes lost instantiations from counts. `offer` lets found ones reach their heads, which are
-rows of the relation or rows that wait to be settled. Rows wait in a hash table: `keys` has their
-words, `waiting` their tentative level (-1 for a free place), count and nothing else.
+`lose` subtracts lost instantiations from counts. `offer` applies new ones to their heads, which are
+rows of the relation or rows that wait to be settled. Those wait in a hash table: `keys` has their
+words, `waiting` their tentative level (-1 for a free place) and count.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tidelog.kernel.table import MOST_RUNS, WIDE, count_of, find_row, set_count
+from tidelog.kernel.compiling import helper, inlined, kernel
+from tidelog.kernel.descriptors import MOST_RUNS, WIDE, count_of, find_row, set_count
+from tidelog.kernel.marks import DEAD_NOW, FLAG, KNOWN
 
 # Rows of the `waiting` array.
 LEVEL, COUNT = range(2)
 
-_DEAD_NOW = 1 << 29
-_FLAG = 1 << 30
-_DEAD = (1 << 31) - 1
-_NEVER = np.int64(_DEAD_NOW)  # the level of rows that are not there
+_NEVER = np.int64(DEAD_NOW)  # the level of rows that are not there
 _MOST_NARROW = (1 << 31) - 1
 _MIX = np.int64(-7046029254386353131)  # odd, its bits spread: 2**64 divided by the golden ratio
 
 
-@njit(cache=True, inline="always")
-def find(table, words, rows, i, fingers):
+@inlined
+def find(runs, words, rows, i, fingers):
     """Return run and position of the row that is not dead, and its mark; run -1 for none."""
-    r, at, mark = find_row(table, words, _DEAD - 1, rows, i, fingers)
+    r, at, mark = find_row(runs, words, KNOWN, rows, i, fingers)
     return r, at, mark if r >= 0 else _NEVER
 
 
-@njit(cache=True)
-def lose(table, words, rows, fires, n, log, logged, lost):
-    """Take one from the count of each row whose level is that of the instantiation.
+@kernel
+def lose(runs, words, rows, fires, n, undo, noted, lost):
+    """Subtract one from the count of each row whose level is that of the instantiation.
 
     Writes to `lost` the places (in `rows`) of rows that reach 0. Returns how many these are and how
-    many entries the log has; -1 if a count would be negative.
+    many undo entries there are; -1 if a count would be negative.
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     zeros = 0
     for i in range(n):
-        r, at, mark = find(table, words, rows, i, fingers)
+        r, at, mark = find(runs, words, rows, i, fingers)
         if r < 0 or mark != fires[i]:
             continue  # only what fired at the row's own level was counted
-        count = count_of(table, r, at)
-        log[0, logged] = r
-        log[1, logged] = at
-        log[2, logged] = count
-        logged += 1
+        count = count_of(runs, r, at)
+        undo[0, noted] = r
+        undo[1, noted] = at
+        undo[2, noted] = count
+        noted += 1
         if count <= 0:
-            return -1, logged
-        set_count(table, r, at, count - 1)
+            return -1, noted
+        set_count(runs, r, at, count - 1)
         if count == 1:
             lost[zeros] = i
             zeros += 1
-    return zeros, logged
+    return zeros, noted
 
 
-@njit(cache=True)
-def old_levels(table, words, rows, n, marks):
+@kernel
+def old_levels(runs, words, rows, n, marks):
     """Write the flagged mark of each row of a bucket: its old level, or that it was not there."""
     fingers = np.zeros(MOST_RUNS, np.int64)
     for i in range(n):
-        _, _, mark = find(table, words, rows, i, fingers)
-        marks[i] = _FLAG | (mark if mark <= _DEAD_NOW else _NEVER)
+        _, _, mark = find(runs, words, rows, i, fingers)
+        marks[i] = FLAG | (mark if mark <= DEAD_NOW else _NEVER)
 
 
-@njit(cache=True)
+@helper
 def place(keys, waiting, words, rows, i):
     """Return where the row is in the hash table, or the free place where it belongs."""
     mixed = np.int64(0)
@@ -87,24 +85,24 @@ def place(keys, waiting, words, rows, i):
     return at
 
 
-@njit(cache=True)
-def offer(table, tail, words, rows, fires, n, start, level, keys, waiting, used, log, logged):
-    """Let instantiations reach their heads: a smaller level wins, an equal one adds to the count.
+@kernel
+def offer(runs, tail, words, rows, fires, n, start, level, keys, waiting, used, undo, noted):
+    """Apply instantiations to their heads: a smaller level wins, an equal one adds to the count.
 
     A flagged row is in the bucket and has `level`. Goes from `start` until the hash table is half
     full, or a count outgrows 32 bits; returns how far it came, how many places are used and how
-    many entries the log has.
+    many undo entries there are.
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     room = waiting.shape[1] >> 1
     for i in range(start, n):
         if used >= room:
-            return i, used, logged
-        r, found, mark = find(table, words, rows, i, fingers)
+            return i, used, noted
+        r, found, mark = find(runs, words, rows, i, fingers)
         held = mark
-        if mark >= _FLAG:
+        if mark >= FLAG:
             held = np.int64(level)
-        elif mark >= _DEAD_NOW:
+        elif mark >= DEAD_NOW:
             held = _NEVER
         at = place(keys, waiting, words, rows, i)
         is_waiting = waiting[LEVEL, at] >= 0
@@ -122,19 +120,19 @@ def offer(table, tail, words, rows, fires, n, start, level, keys, waiting, used,
             if is_waiting and waiting[LEVEL, at] == current:
                 waiting[COUNT, at] += 1
             else:
-                count = count_of(table, r, found)
-                if count >= _MOST_NARROW and not table[r, WIDE]:
-                    return i, used, logged
+                count = count_of(runs, r, found)
+                if count >= _MOST_NARROW and not runs[r, WIDE]:
+                    return i, used, noted
                 if r != tail:
-                    log[0, logged] = r
-                    log[1, logged] = found
-                    log[2, logged] = count
-                    logged += 1
-                set_count(table, r, found, count + 1)
-    return n, used, logged
+                    undo[0, noted] = r
+                    undo[1, noted] = found
+                    undo[2, noted] = count
+                    noted += 1
+                set_count(runs, r, found, count + 1)
+    return n, used, noted
 
 
-@njit(cache=True)
+@kernel
 def take(keys, waiting, words, level, rows, counts):
     """Write the rows that wait for `level`, and their counts; return how many there are.
 
@@ -150,7 +148,7 @@ def take(keys, waiting, words, level, rows, counts):
     return n
 
 
-@njit(cache=True)
+@kernel
 def level_above(waiting, level):
     """Return the lowest level above `level` that rows wait for, and how many do; -1 for none."""
     lowest = np.int64(-1)
@@ -166,7 +164,7 @@ def level_above(waiting, level):
     return lowest, n
 
 
-@njit(cache=True)
+@kernel
 def rehash(keys, waiting, words, into_keys, into):
     """Move all rows to a larger table."""
     for at in range(waiting.shape[1]):

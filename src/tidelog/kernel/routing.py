@@ -1,7 +1,7 @@
-"""Hashes of values and rows, which tell the shards of rows, and rows of which two things are said.
+"""Hashes of values and rows: they give the shard of a row, and find rows that are given twice.
 
-The hash of a number is the finaliser of splitmix64. It is the same in all processes and for all
-time: it says in which shard a row was put.
+The hash of a number is the finaliser of splitmix64. It must never change: stored rows
+are in the shards that it gave them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.memory import load64
+from tidelog.kernel.compiling import kernel
+from tidelog.kernel.pointers import load64
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -26,18 +27,18 @@ def _mixed(bits):
     return bits ^ (bits >> _31)
 
 
-@njit(cache=True)
+@kernel
 def mix(address, n, into):
-    """Write the hashes of the 64-bit numbers at an address: they may be where none can write."""
+    """Write the hashes of the 64-bit numbers at an address, which may be read-only."""
     for i in range(n):
         into[i] = _mixed(np.uint64(load64(address, i)))
 
 
-@njit(cache=True)
+@kernel
 def keep(hashes, seed, side, at, kept):
-    """Leave out the rows that are not at a coordinate: the hash, mixed with `seed`, modulo `side`.
+    """Keep the rows at one coordinate: the hash, mixed with `seed`, modulo `side`.
 
-    Sides of a grid have seeds of their own.
+    Each side of a grid has its own seed.
     """
     if side & (side - _ONE) == 0:  # a division takes ten times as long
         for i in range(hashes.shape[0]):
@@ -47,13 +48,13 @@ def keep(hashes, seed, side, at, kept):
         kept[i] &= _mixed(hashes[i] ^ seed) % side == at
 
 
-@njit(cache=True)
+@kernel
 def contested(columns, came, table, said, found):
-    """Find the rows that came and went, both, in some order; return how many there are.
+    """Find the rows that are both inserted and deleted; return how many there are.
 
     `table` and `said` are a hash table, empty, of twice as many places as there are rows: hashes of
-    rows, and what was said of them. Rows with equal hashes count as equal. That is never wrong,
-    since whoever asks looks at what was found more closely.
+    rows, and which of the two they are. Rows with equal hashes count as equal: the caller compares
+    the rows that are found.
     """
     n = columns.shape[1]
     mask = np.uint64(table.shape[0] - 1)

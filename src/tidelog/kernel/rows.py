@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.compiling import bare
-from tidelog.kernel.memory import load32, load64, store32, store64
+from tidelog.kernel.compiling import ZERO, bare_helper, bare_kernel, helper, kernel
+from tidelog.kernel.pointers import load32, load64, store32, store64
 from tidelog.kernel.search import gallop
 
 _BLOCK = 2048  # rows
@@ -28,7 +28,7 @@ def _compare(a, i, b, j):
     return 0
 
 
-@bare
+@bare_helper
 def _find(rows, low, high, keys, j):
     """Return the first position in [low, high) of `rows` not before row j of `keys`: galloping."""
     if low >= high or _compare(rows, low, keys, j) >= 0:
@@ -51,11 +51,11 @@ def _find(rows, low, high, keys, j):
     return low
 
 
-@bare
+@bare_kernel
 def settle_ties(rows, order):
     """Finish `order`, which sorts the first word only: sort ties by the words behind it."""
     n = order.shape[0]
-    start = 0
+    start = ZERO
     while start < n:
         stop = start + 1
         while stop < n and rows[0, order[stop]] == rows[0, order[start]]:
@@ -65,7 +65,7 @@ def settle_ties(rows, order):
         start = stop
 
 
-@njit(cache=True)
+@helper
 def _sort_group(rows, order, start, stop):
     """Sort order[start:stop] by all words: heap sort, so that no input is slow."""
     n = stop - start
@@ -73,10 +73,10 @@ def _sort_group(rows, order, start, stop):
         _sift(rows, order, start, root, n)
     for last in range(n - 1, 0, -1):
         order[start], order[start + last] = order[start + last], order[start]
-        _sift(rows, order, start, 0, last)
+        _sift(rows, order, start, ZERO, last)
 
 
-@njit(cache=True)
+@helper
 def _sift(rows, order, start, root, n):
     while True:
         child = 2 * root + 1
@@ -93,9 +93,9 @@ def _sift(rows, order, start, root, n):
         root = child
 
 
-@bare
+@bare_kernel
 def unique_sums(rows, n, weights, has_weights, counts):
-    """Keep one of equal rows each, in place; add up their weights (or 1 each) in `counts`."""
+    """Deduplicate sorted rows in place; add up their weights (or 1 each) in `counts`."""
     kept = 0
     i = 0
     one_word = rows.shape[0] == 1
@@ -123,15 +123,15 @@ def unique_sums(rows, n, weights, has_weights, counts):
     return kept
 
 
-@njit(cache=True)
-def remove_present(rows, counts, n, run, levels, has_levels, limit):
+@kernel
+def remove_present(rows, counts, n, run, marks, has_marks, limit):
     """Drop rows that `run` holds alive, in place, and their counts; return how many are left."""
     kept = 0
     at = 0
     first = 0
     size = run.shape[1]
     one_word = rows.shape[0] == 1
-    if one_word and not has_levels and size < _DENSE * n:
+    if one_word and not has_marks and size < _DENSE * n:
         # As many rows as there are in the run, or nearly: step through both, without a branch that
         # depends on the data.
         keys, held = rows.ctypes.data, run.ctypes.data
@@ -151,7 +151,7 @@ def remove_present(rows, counts, n, run, levels, has_levels, limit):
         else:
             at = _find(run, at, size, rows, i)
             present = at < size and _compare(run, at, rows, i) == 0
-        if present and (not has_levels or levels[at] <= limit):
+        if present and (not has_marks or marks[at] <= limit):
             continue
         if kept < i:
             for w in range(rows.shape[0]):
@@ -161,7 +161,7 @@ def remove_present(rows, counts, n, run, levels, has_levels, limit):
     return kept
 
 
-@njit(cache=True)
+@kernel
 def remove_seen(rows, counts, n, seen):
     """Drop rows of one word whose bits are set in `seen`, in place; return how many are left."""
     kept = 0
@@ -174,7 +174,7 @@ def remove_seen(rows, counts, n, seen):
     return kept
 
 
-@njit(cache=True)
+@kernel
 def see(rows, seen):
     """Set the bits of rows of one word."""
     for i in range(rows.shape[1]):
@@ -182,16 +182,16 @@ def see(rows, seen):
         seen[key >> 6] |= np.int64(1) << (key & 63)
 
 
-@njit(cache=True)
+@kernel
 def largest_parts(rows, tags, tag_bits, largest):
-    """Raise the three numbers of `largest` to the largest word, level and count of a run."""
+    """Update the three numbers of `largest`: the largest word, level and count seen."""
     for i in range(rows.shape[1]):
         largest[0] = max(largest[0], rows[0, i])
         largest[1] = max(largest[1], tags[i] >> tag_bits)
         largest[2] = max(largest[2], tags[i] & ((np.int64(1) << tag_bits) - 1))
 
 
-@njit(cache=True)
+@kernel
 def pack_tagged(rows, tags, tag_bits, level_bits, count_bits, into, start):
     """Write row, level and count as one number each, from `start` on."""
     for i in range(rows.shape[1]):
@@ -200,9 +200,9 @@ def pack_tagged(rows, tags, tag_bits, level_bits, count_bits, into, start):
         into[start + i] = (((rows[0, i] << level_bits) | level) << count_bits) | count
 
 
-@njit(cache=True)
+@kernel
 def unpack_tagged(packed, level_bits, count_bits, marks, counts):
-    """Take level and count out of such numbers, which leaves the rows."""
+    """Undo `pack_tagged`: write levels and counts, and leave the rows."""
     level_mask = (np.int64(1) << level_bits) - 1
     count_mask = (np.int64(1) << count_bits) - 1
     for i in range(packed.shape[0]):
@@ -213,7 +213,7 @@ def unpack_tagged(packed, level_bits, count_bits, marks, counts):
         packed[i] = key >> level_bits
 
 
-@njit(cache=True)
+@kernel
 def mark_bits(rows, marks):
     """Return how many bits the marks need; -1 where rows of one word leave them no room."""
     top, most = np.int64(0), np.int64(0)
@@ -228,14 +228,14 @@ def mark_bits(rows, marks):
     return bits if top >> (63 - bits) == 0 else -1
 
 
-@njit(cache=True)
+@kernel
 def add_marks(rows, marks, bits):
     """Put the marks below the rows."""
     for i in range(rows.shape[1]):
         rows[0, i] = (rows[0, i] << bits) | marks[i]
 
 
-@njit(cache=True)
+@kernel
 def take_marks(rows, bits, marks):
     """Take the marks out again."""
     mask = (np.int64(1) << bits) - 1
@@ -244,7 +244,7 @@ def take_marks(rows, bits, marks):
         rows[0, i] >>= bits
 
 
-@njit(cache=True)
+@kernel
 def split_tags(tags, tag_bits, marks, counts):
     """Write the levels and the counts of tags; return whether all counts fit 31 bits."""
     mask = (np.int64(1) << tag_bits) - 1
@@ -265,7 +265,7 @@ def _copy_sum(rows, sums, i, into, into_sums, out):
     into_sums[out] = sums[i]
 
 
-@bare
+@bare_kernel
 def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     """Write the union of two sets of rows, with the counts of rows in both added up."""
     i = j = out = 0
@@ -318,7 +318,7 @@ def _copy_kept(
     return out + 1, seen
 
 
-@bare
+@bare_kernel
 def merge_runs(
     a, marks_a, counts_a, b, marks_b, counts_b, into, marks, counts,
     has_marks, has_counts, limit, progress, stop,
@@ -392,10 +392,10 @@ def merge_runs(
     progress[ALL_MARKS] = seen
 
 
-@bare
-def locate(run, levels, has_levels, limit, rows, n, positions):
+@bare_kernel
+def locate(run, marks, has_marks, limit, rows, n, positions):
     """Write the position in `run` of each of the sorted `rows`, or -1; dead rows are not found."""
-    at = 0
+    at = ZERO
     size = run.shape[1]
     one_word = rows.shape[0] == 1
     found = 0
@@ -406,7 +406,7 @@ def locate(run, levels, has_levels, limit, rows, n, positions):
         else:
             at = _find(run, at, size, rows, i)
             present = at < size and _compare(run, at, rows, i) == 0
-        if present and (not has_levels or levels[at] <= limit):
+        if present and (not has_marks or marks[at] <= limit):
             positions[i] = at
             found += 1
         else:
@@ -414,7 +414,7 @@ def locate(run, levels, has_levels, limit, rows, n, positions):
     return found
 
 
-@njit(cache=True)
+@kernel
 def repack(rows, n, fields, into_fields, into):
     """Write the rows in another layout; a field is (word, shift, mask), one for each column.
 
@@ -432,7 +432,7 @@ def repack(rows, n, fields, into_fields, into):
                 target[i] += ((source[i] >> shift) & mask) << into_shift
 
 
-@njit(cache=True)
+@kernel
 def pack(columns, n, fields, into):
     """Write columns of codes as rows of words."""
     for w in range(into.shape[0]):
@@ -445,7 +445,7 @@ def pack(columns, n, fields, into):
             target[i] += source[i] << shift
 
 
-@njit(cache=True)
+@kernel
 def unpack(rows, n, fields, columns):
     """Write rows of words as columns of codes."""
     for c in range(fields.shape[0]):
@@ -455,7 +455,7 @@ def unpack(rows, n, fields, columns):
             target[i] = (source[i] >> shift) & mask
 
 
-@njit(cache=True)
+@kernel
 def pack_ordinals(columns, n, fields, into):
     """Write columns of ordinals as rows of words; `fields` have the bias of each column last."""
     for w in range(into.shape[0]):
@@ -468,7 +468,7 @@ def pack_ordinals(columns, n, fields, into):
             target[i] += (source[i] - bias) << shift
 
 
-@njit(cache=True)
+@kernel
 def unpack_ordinals(rows, n, fields, columns):
     """Write rows of words as columns of ordinals; `fields` have the bias of each column last."""
     for c in range(fields.shape[0]):
@@ -476,3 +476,27 @@ def unpack_ordinals(rows, n, fields, columns):
         target = columns[c]
         for i in range(n):
             target[i] = ((source[i] >> shift) & mask) + bias
+
+
+# --- one row, for kernels to call. `fields`: word, shift, mask and bias of each column ---
+
+
+@helper
+def pack_row(ordinals, fields, row):
+    """Write the words of a row; return the first column that does not fit its field, or -1."""
+    for w in range(row.shape[0]):
+        row[w, 0] = 0
+    for c in range(fields.shape[0]):
+        code = ordinals[c, 0] - fields[c, 3]
+        if code & ~fields[c, 2]:
+            return np.int64(c)
+        row[fields[c, 0], 0] += code << fields[c, 1]
+    return np.int64(-1)
+
+
+@helper
+def unpack_row(row, fields, ordinals):
+    """Write the ordinals of a row."""
+    for c in range(fields.shape[0]):
+        code = (row[fields[c, 0], 0] >> fields[c, 1]) & fields[c, 2]
+        ordinals[c, 0] = code + fields[c, 3]

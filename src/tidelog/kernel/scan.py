@@ -1,16 +1,17 @@
 """Trees of partial results over the positions of a run (store/run_tree.py).
 
 The rows of a run are cut into blocks. Node b + blocks is the b-th block, node i the sum of nodes
-2i and 2i + 1, and node 1, if there are several blocks, the whole run. Five numbers are kept of the
-rows alive under a node: how many they are, and of one column the sum, in two halves of 32 bits, the
-smallest and the largest value. All of them can be put together in any order.
+2i and 2i + 1, and node 1, if there are several blocks, the whole run. A node has five
+numbers: the count of the live rows below it, and of one column their sum, in two halves of 32 bits,
+the smallest and the largest value. All of them can be combined in any order.
 """
 
 from __future__ import annotations
 
 from numba import njit
 
-from tidelog.kernel.memory import load32
+from tidelog.kernel.compiling import kernel
+from tidelog.kernel.pointers import load32
 
 BLOCK = 32
 COUNT, HIGH, LOW, LEAST, GREATEST = range(5)
@@ -52,7 +53,7 @@ def _clear(into, at):
     into[GREATEST, at] = _SMALLEST
 
 
-@njit(cache=True)
+@kernel
 def grow(words, marks, limit, word, shift, mask, bias, nodes):
     """Compute all nodes. `marks` is the address of the marks, or 0 when all rows are alive."""
     blocks = nodes.shape[1] // 2
@@ -67,9 +68,9 @@ def grow(words, marks, limit, word, shift, mask, bias, nodes):
         _add_node(nodes, 2 * node + 1, nodes, node)
 
 
-@njit(cache=True)
+@kernel
 def renew(words, marks, limit, word, shift, mask, bias, nodes, positions):
-    """Compute the nodes from some rows to the root again: their marks have changed."""
+    """Recompute the nodes from some rows to the root, after their marks have changed."""
     blocks = nodes.shape[1] // 2
     n = words.shape[1]
     for i in range(positions.shape[0]):
@@ -88,7 +89,7 @@ def renew(words, marks, limit, word, shift, mask, bias, nodes, positions):
             node >>= 1
 
 
-@njit(cache=True)
+@kernel
 def fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into):
     """Add the rows [start, stop) to the partial results in `into`; return how many nodes it took.
 

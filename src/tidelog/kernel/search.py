@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tidelog.kernel.memory import load64
+from tidelog.kernel.compiling import inlined
+from tidelog.kernel.pointers import load64
 
 FEW = 64
 
 
-@njit(cache=True, inline="always")
+@inlined
 def gallop(address, low, high, target):
     """Return the first position in [low, high) whose word is at least `target`, or `high`.
 
     Steps double from `low` on, then a binary search closes in: O(log d) for a place d rows away.
-    Joins move forward in small steps, so this beats a binary search over the whole range 15 times.
+    Joins move forward in small steps, so this is 15 times as fast as a plain binary search.
     """
     if low >= high or load64(address, low) >= target:
         return low
@@ -37,13 +37,13 @@ def gallop(address, low, high, target):
     return low
 
 
-@njit(cache=True, inline="always")
+@inlined
 def count_before(address, low, high, target):
     """Return the first position in [low, high) whose word is at least `target`, or `high`.
 
-    For a range of some ten rows, as a directory leaves: all of them are looked at. No branch
-    depends on what is read, so that nothing is guessed wrongly, several rows are compared at once,
-    and the processor begins with the next search while this one waits for memory.
+    For the few dozen rows that a directory leaves: it compares all of them. No branch depends on
+    the data, so there are no mispredictions, several rows are compared at once, and the processor
+    starts the next search while this one waits for memory.
     """
     while high - low > FEW:
         middle = (low + high) >> 1

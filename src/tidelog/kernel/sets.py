@@ -3,10 +3,10 @@
 A set is a binary radix tree (Okasaki and Gill, "Fast Mergeable Integer Maps", 1998). A leaf is one
 element; an inner node has below its left child the elements whose bit at the node's place is 0, and
 below its right child those where it is 1, while all higher bits agree. So the shape of a tree
-depends on its elements only, and not on the way they came. A node is looked up by its parts before
-it is made (*hash consing*), so two equal sets are one node, and to compare them is to compare two
-numbers. A change of one element makes the nodes on one path anew, at most 65 of them and about
-log2(n) for a set of n; all others are shared with the set before.
+depends on its elements only, not on the order in which they were added. A node is looked up by its
+parts before it is made (*hash consing*), so two equal sets are one node, and to compare them is to
+compare two numbers. A change of one element makes new nodes on one path, at most 65 of them and
+about log2(n) for a set of n; all others are shared with the old set.
 
 Nodes are rows of one array, node 0 is the empty set, and nothing is ever changed or taken away.
 Leaves are in the order of signed ordinals: the sign bit is flipped wherever bits are looked at.
@@ -17,6 +17,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tidelog.kernel.compiling import TRUE, ZERO, helper, kernel
+
 KEY, LEFT, RIGHT, META = range(4)
 """The columns of a node: its smallest element, its children (0: it is a leaf), size and bit."""
 SIZE_SHIFT = 6
@@ -24,7 +26,7 @@ SIZE_SHIFT = 6
 DEPTH = 66
 """More than there are nodes on a path, and than one changed element can make."""
 REBUILD = 8
-"""A set is built anew when its elements are at most this many for each that changes."""
+"""A set is rebuilt when it has at most this many elements for each that changes."""
 COUNT, NEEDED = range(2)
 """What `used` holds: how many nodes there are, and how many more are asked for."""
 
@@ -37,7 +39,7 @@ def _bits(ordinal):
     return np.uint64(ordinal) ^ np.uint64(1 << 63)
 
 
-@njit(cache=True)
+@helper
 def _highest(bits):
     """Return the place of the highest bit that is set."""
     place = 0
@@ -48,7 +50,7 @@ def _highest(bits):
     return place
 
 
-@njit(cache=True)
+@helper
 def _home(key, left, right, mask):
     """Return the slot at which the search for a node begins."""
     mixed = np.uint64(left) * np.uint64(0x9E3779B97F4A7C15)
@@ -61,7 +63,7 @@ def _home(key, left, right, mask):
     return np.int64(mixed & np.uint64(mask))
 
 
-@njit(cache=True)
+@helper
 def _node(nodes, slots, used, key, left, right, meta, may_add):
     """Return the node with these parts; -1 if there is none and none may be made."""
     mask = slots.shape[0] - 1
@@ -84,12 +86,12 @@ def _node(nodes, slots, used, key, left, right, meta, may_add):
     return node
 
 
-@njit(cache=True)
+@helper
 def _leaf(nodes, slots, used, element, may_add):
-    return _node(nodes, slots, used, element, 0, 0, 1 << SIZE_SHIFT, may_add)
+    return _node(nodes, slots, used, element, ZERO, ZERO, 1 << SIZE_SHIFT, may_add)
 
 
-@njit(cache=True)
+@helper
 def _joined(nodes, slots, used, left, right, may_add):
     """Return the union of two sets: all elements of one are below a bit, those of the other not."""
     key = nodes[left, KEY]
@@ -98,7 +100,7 @@ def _joined(nodes, slots, used, left, right, may_add):
     return _node(nodes, slots, used, key, left, right, (size << SIZE_SHIFT) | place, may_add)
 
 
-@njit(cache=True)
+@helper
 def _descend(nodes, root, element, path):
     """Follow an element down from a root that is not empty.
 
@@ -118,7 +120,7 @@ def _descend(nodes, root, element, path):
     return depth, node
 
 
-@njit(cache=True)
+@helper
 def _ascend(nodes, slots, used, path, depth, node, element):
     """Return the root when the end of a path is replaced by `node`; 0 takes it away."""
     bits = _bits(element)
@@ -129,29 +131,29 @@ def _ascend(nodes, slots, used, path, depth, node, element):
         if node == 0:
             node = sibling
         elif is_right:
-            node = _joined(nodes, slots, used, sibling, node, True)
+            node = _joined(nodes, slots, used, sibling, node, TRUE)
         else:
-            node = _joined(nodes, slots, used, node, sibling, True)
+            node = _joined(nodes, slots, used, node, sibling, TRUE)
     return node
 
 
-@njit(cache=True)
+@helper
 def _with(nodes, slots, used, root, element, path):
     """Return the set with one more element."""
     if root == 0:
-        return _leaf(nodes, slots, used, element, True)
+        return _leaf(nodes, slots, used, element, TRUE)
     depth, node = _descend(nodes, root, element, path)
     if nodes[node, LEFT] == 0 and nodes[node, KEY] == element:
         return root
-    leaf = _leaf(nodes, slots, used, element, True)
+    leaf = _leaf(nodes, slots, used, element, TRUE)
     if element < nodes[node, KEY]:
-        node = _joined(nodes, slots, used, leaf, node, True)
+        node = _joined(nodes, slots, used, leaf, node, TRUE)
     else:
-        node = _joined(nodes, slots, used, node, leaf, True)
+        node = _joined(nodes, slots, used, node, leaf, TRUE)
     return _ascend(nodes, slots, used, path, depth, node, element)
 
 
-@njit(cache=True)
+@helper
 def _without(nodes, slots, used, root, element, path):
     """Return the set with one element less."""
     if root == 0:
@@ -159,10 +161,10 @@ def _without(nodes, slots, used, root, element, path):
     depth, node = _descend(nodes, root, element, path)
     if nodes[node, LEFT] != 0 or nodes[node, KEY] != element:
         return root
-    return _ascend(nodes, slots, used, path, depth, 0, element)
+    return _ascend(nodes, slots, used, path, depth, ZERO, element)
 
 
-@njit(cache=True)
+@helper
 def _build(nodes, slots, used, elements, n, may_add):
     """Return the set of n sorted, distinct elements: n leaves, n - 1 inner nodes, no others.
 
@@ -188,7 +190,7 @@ def _build(nodes, slots, used, elements, n, may_add):
     return trees[0] if n else 0
 
 
-@njit(cache=True)
+@helper
 def _list(nodes, root, out, start, stack):
     """Write the elements of a set, sorted, from `start` on; return where they end."""
     if root == 0:
@@ -207,7 +209,7 @@ def _list(nodes, root, out, start, stack):
     return start
 
 
-@njit(cache=True)
+@helper
 def _merged(held, n, elements, adds, start, stop, out):
     """Write the n sorted elements `held` after some changes; return how many there are."""
     i = 0
@@ -229,13 +231,13 @@ def _merged(held, n, elements, adds, start, stop, out):
     return size
 
 
-@njit(cache=True)
+@kernel
 def change_sets(nodes, slots, used, roots, which, ends, elements, adds, start, scratch):
-    """Add and remove elements; return the first change that is not done for want of room.
+    """Add and remove elements; return the first change that there was no room for.
 
     Change j adds `elements[j]` to the set `roots[which[j]]`, or removes it. Changes are sorted by
     set, those of set w end at `ends[w]`, and by element. `roots` becomes the changed sets.
-    `used[NEEDED]` says how much room is wanted.
+    `used[NEEDED]` says how much room it needs.
     """
     path = np.empty(DEPTH, np.int64)
     j = start
@@ -248,9 +250,9 @@ def change_sets(nodes, slots, used, roots, which, ends, elements, adds, start, s
             used[NEEDED] = 2 * (size + changes)
             if used[COUNT] + used[NEEDED] > nodes.shape[0]:
                 return j
-            _list(nodes, root, scratch[0], 0, path)
+            _list(nodes, root, scratch[0], ZERO, path)
             n = _merged(scratch[0], size, elements, adds, j, ends[w], scratch[1])
-            roots[w] = _build(nodes, slots, used, scratch[1], n, True)
+            roots[w] = _build(nodes, slots, used, scratch[1], n, TRUE)
             j = ends[w]
             continue
         used[NEEDED] = DEPTH
@@ -264,7 +266,7 @@ def change_sets(nodes, slots, used, roots, which, ends, elements, adds, start, s
     return j
 
 
-@njit(cache=True)
+@kernel
 def find_set(nodes, slots, used, elements, may_add):
     """Return the set of sorted, distinct elements; -1 if there is none and none may be made.
 
@@ -273,7 +275,7 @@ def find_set(nodes, slots, used, elements, may_add):
     return _build(nodes, slots, used, elements, elements.shape[0], may_add)
 
 
-@njit(cache=True)
+@kernel
 def list_sets(nodes, roots, out):
     """Write the elements of sets one after the other, those of each sorted."""
     stack = np.empty(DEPTH, np.int64)
@@ -282,7 +284,7 @@ def list_sets(nodes, roots, out):
         at = _list(nodes, roots[i], out, at, stack)
 
 
-@njit(cache=True)
+@kernel
 def enter_nodes(nodes, first, stop, slots):
     """Enter nodes into the slots, which do not have them yet."""
     mask = slots.shape[0] - 1

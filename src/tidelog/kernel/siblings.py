@@ -1,8 +1,8 @@
 """Several results of the same groups: what they were before an epoch, and which rows it changes.
 
-The groups of an epoch are in the log (kernel/groups.py), with what they were. Sums of other columns
-of the same rows have their groups in the same order there, whatever their slots are. So results
-are written next to each other by the number of the group, and compared as one row.
+The undo array (kernel/groups.py) holds the groups of an epoch as they were. The sums of other
+columns of the same rows have their groups in the same order there, whatever their slots are. So
+results are written next to each other by the number of the group, and compared as one row.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tidelog.kernel.accumulate import (
     VALID,
     value_of,
 )
-from tidelog.kernel.compiling import bare
+from tidelog.kernel.compiling import bare_helper, bare_kernel
 from tidelog.kernel.exact import LIMBS
 from tidelog.kernel.groups import (
     BLOCK,
     FIELDS,
-    LOG_BLOCK,
-    LOG_SHAPE,
-    LOG_SLOT,
-    LOG_SUPPORT,
-    LOG_VALUE,
     SHAPE,
     SUPPORT,
+    UNDO_BLOCK,
+    UNDO_SHAPE,
+    UNDO_SLOT,
+    UNDO_SUPPORT,
+    UNDO_VALUE,
     VALUE,
 )
 
 
-@bare
+@bare_helper
 def _computed(words, block, shape, support, operation, limbs):
-    """Return the ordinal of a result of a kept sum; `limbs` comes and goes with zeros."""
+    """Return the ordinal of a result of a kept sum; `limbs` is all zeros before and after."""
     low, count = shape & BYTE, (shape >> COUNT_SHIFT) & BYTE
     for i in range(count):
         limbs[low + i] = np.int64(words[block + i])
@@ -56,21 +56,21 @@ def _computed(words, block, shape, support, operation, limbs):
     return value
 
 
-@bare
+@bare_kernel
 def write_results(
-    heads, words, log, operations, kept, places, is_first, limbs, before, after, had, has
+    heads, words, undo, operations, kept, places, is_first, limbs, before, after, had, has
 ):
-    """Write what results of each group of the log were before the epoch, and what they are now.
+    """Write the results of each group of the epoch before it, and after it.
 
-    They are those of one sum, and have their places among all. The one that the heads keep is
-    number `kept`, others are computed. `had` and `has` tell in the end which groups have all of
-    them; `is_first` says that nothing is known there yet.
+    They are the results of one sum; `places` are their positions among all results. The heads hold
+    the result number `kept`; the others are computed. `had` and `has` tell in the end which groups
+    have all results; `is_first` says that they hold nothing yet.
     """
     width = heads.shape[1] - FIELDS
-    for g in range(log.shape[0]):
-        slot = log[g, LOG_SLOT]
-        old_shape, shape = log[g, LOG_SHAPE], heads[slot, width + SHAPE]
-        old_support, support = log[g, LOG_SUPPORT], heads[slot, width + SUPPORT]
+    for g in range(undo.shape[0]):
+        slot = undo[g, UNDO_SLOT]
+        old_shape, shape = undo[g, UNDO_SHAPE], heads[slot, width + SHAPE]
+        old_support, support = undo[g, UNDO_SUPPORT], heads[slot, width + SUPPORT]
         had[g] = (is_first or had[g]) and old_shape & VALID != 0
         has[g] = (is_first or has[g]) and shape & VALID != 0
         for r in range(places.shape[0]):
@@ -78,11 +78,11 @@ def write_results(
             if operations[r, OPERATION] == COUNT_ROWS:
                 before[at, g], after[at, g] = old_support, support
             elif r == kept:
-                before[at, g], after[at, g] = log[g, LOG_VALUE], heads[slot, width + VALUE]
+                before[at, g], after[at, g] = undo[g, UNDO_VALUE], heads[slot, width + VALUE]
             else:
                 if old_support > 0:
                     before[at, g] = _computed(
-                        words, log[g, LOG_BLOCK], old_shape, old_support, operations[r], limbs
+                        words, undo[g, UNDO_BLOCK], old_shape, old_support, operations[r], limbs
                     )
                 if support > 0:
                     after[at, g] = _computed(
@@ -90,19 +90,19 @@ def write_results(
                     )
 
 
-@bare
-def changed_rows(heads, log, before, after, had, has, gone, come):
-    """Write the rows (key, results) that go and those that come; return how many there are."""
+@bare_kernel
+def changed_rows(heads, undo, before, after, had, has, gone, come):
+    """Write the rows (key, results) to delete and to insert; return how many there are of each."""
     width = heads.shape[1] - FIELDS
     parts = before.shape[0]
     went = came = 0
-    for g in range(log.shape[0]):
+    for g in range(undo.shape[0]):
         same = had[g] and has[g]
         for r in range(parts):
             same = same and before[r, g] == after[r, g]
         if same:
             continue
-        slot = log[g, LOG_SLOT]
+        slot = undo[g, UNDO_SLOT]
         if had[g]:
             for c in range(width):
                 gone[c, went] = heads[slot, c]

@@ -1,23 +1,24 @@
 """A loop that lets the disk work while Python computes.
 
-A thread of Python needs Python's lock between any two calls, so one that begins a sync would have
-to wait for the very computation that the sync is to go along with. This loop asks for a sync, waits
-for it and tells the result without that lock.
+A Python thread needs the GIL between any two calls, so a thread that starts a sync would wait for
+the very computation that the sync should overlap with. This loop receives a request, syncs, and
+reports the result without the GIL.
 
-To wake a thread that sleeps takes as long as a third of a sync. So who waits looks again and again
-for a while, and lets others run in between; commits that follow each other find nobody asleep.
+Waking a sleeping thread takes a third as long as a sync. So both sides poll for a while before they
+sleep, and yield the processor in between: commits that follow each other wake nobody.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba import njit, types
+from numba import types
 
-from tidelog.kernel.memory import load32
+from tidelog.kernel.compiling import kernel_without_gil
+from tidelog.kernel.pointers import load32
 
 FILE, ERROR = range(2)
-"""What is asked for: a file, or a negative number for the end; what is told: 0, or an errno."""
+"""The request: a file descriptor, or a negative number to stop. The reply: 0, or an errno."""
 
 _EINTR = 4
 _POLLIN = 1 << 32  # in a word with a file below: what `poll` takes
@@ -29,9 +30,9 @@ _let_others_run: Any = types.ExternalFunction("sched_yield", types.int32())
 _errno: Any = types.ExternalFunction("__errno_location", types.int64())
 
 
-@njit(cache=True)
-def _take(event, looks, word):
-    """Wait until an eventfd, which does not block, is written to; sleep after so many looks."""
+@kernel_without_gil
+def wait_for(event, looks, word):
+    """Wait until a non-blocking eventfd is written to; sleep after `looks` polls."""
     while True:
         for _ in range(looks):
             if _read(event, word.ctypes, 8) == 8:
@@ -41,17 +42,11 @@ def _take(event, looks, word):
         _poll(word.ctypes, 1, -1)
 
 
-@njit(cache=True, nogil=True)
-def wait_for(event, looks, word):
-    """Do what `_take` does, for Python to call."""
-    _take(event, looks, word)
-
-
-@njit(cache=True, nogil=True)
+@kernel_without_gil
 def sync_when_asked(asked, done, looks, word, job):
     """Sync the file of `job` whenever `asked` is written to, and write to `done`: two eventfds."""
     while True:
-        _take(asked, looks, word)
+        wait_for(asked, looks, word)
         if job[FILE] < 0:
             return
         job[ERROR] = 0

@@ -1,26 +1,25 @@
 """A linear recursion, repaired level by level in one call (maintain/walk.py).
 
-Where no rule has two atoms of the stratum, an instantiation has one row above level 0 at most, and
-fires one level above it. So each level's rows lead to those of the next, and there is nothing to
-decide in between: the kernel joins the rules from a level's rows, goes through the heads, and
-queues those that the next level starts from.
+Where no rule has two atoms of the stratum, an instantiation has at most one row above level 0, and
+fires one level above it. So the rows of each level lead to those of the next, and there is nothing
+to decide in between: the kernel joins the rules from the rows of a level, and queues the heads that
+the next level starts from.
 
-A rule's join comes as a row of `programs`: which of its atoms is the driver, how many words a row
-of the driver has, and address and shape of each array of the join (kernel/program.py).
+A rule's join is a row of `programs` (kernel/join_layout.py): its driver, and the address and shape
+of each of its arrays.
 
-The kernel returns when it is done, and else with what it is in want of; called again, it goes on
-from the same place.
+The kernel returns when it is done, or with a status when it needs more room; called again, it goes
+on from the same place.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit  # type: ignore[attr-defined]
 
-from tidelog.kernel import join as k
-from tidelog.kernel.memory import pointer64
-from tidelog.kernel.repair import COUNT, LEVEL, find, place
-from tidelog.kernel.table import (
+from tidelog.kernel import join_layout as k
+from tidelog.kernel.compiling import FALSE, TRUE, ZERO, bare_helper, helper, kernel
+from tidelog.kernel.described import array1, array2, array3, call_join
+from tidelog.kernel.descriptors import (
     DIRECTORY,
     MARKS,
     MOST_RUNS,
@@ -31,62 +30,42 @@ from tidelog.kernel.table import (
     count_of,
     set_count,
 )  # fmt: skip
-
-# Columns of `programs`.
-DRIVER, DRIVER_WORDS, FIELDS, ARRAYS = range(4)
-ARRAY_COLUMNS = 4  # address and shape
-ARRAY_COUNT = 18
+from tidelog.kernel.join import begin
+from tidelog.kernel.marks import DEAD_NOW
+from tidelog.kernel.pointers import address64, load64
+from tidelog.kernel.repair import COUNT, LEVEL, find, place
 
 # What the kernel returns.
-DONE, AGAIN, ROOM, WIDER_VALUE, WIDER_COUNTS, LARGER_TABLE, FAILED, MORE = range(8)
+DONE, AGAIN, ROOM, WIDER_VALUE, WIDER_COUNTS, LARGER_HASH, FAILED, MORE = range(8)
 
 # Fields of the walk's state. The queue has the rows of all levels; those of the level at hand are
 # from START to END, those of the next one from END to QUEUED.
 (
-    AT_LEVEL, START, END, QUEUED, PENDING, PROGRAM, PHASE, AT, HELD, LOGGED, USED, FOUND, LEVELS,
+    AT_LEVEL, START, END, QUEUED, PENDING, PROGRAM, PHASE, AT, HELD, NOTED, USED, FOUND, LEVELS,
 ) = range(13)  # fmt: skip
 STATE_SIZE = 13
 
 _IDLE, _JOINING, _ENDING = range(3)  # phases of a program
+_LOSE = np.int64(k.LOSE)  # the mode of all joins here, and not a literal
 _FUEL = 2_000_000
 _A_WHILE = 200_000  # instantiations: then the caller looks at the clock
-_DEAD_NOW = 1 << 29
-_NEVER = np.int64(_DEAD_NOW)
+_NEVER = np.int64(DEAD_NOW)  # the level of rows that are not there
 _MOST_NARROW = (1 << 31) - 1
-_NO_KEYS = np.zeros((2, 1), np.int64)  # where nothing waits
 
 
-@njit(cache=True, inline="always")
-def _array1(program, number):
-    at = ARRAYS + ARRAY_COLUMNS * number
-    return carray(pointer64(program[at]), (program[at + 1],))
-
-
-@njit(cache=True, inline="always")
-def _array2(program, number):
-    at = ARRAYS + ARRAY_COLUMNS * number
-    return carray(pointer64(program[at]), (program[at + 1], program[at + 2]))
-
-
-@njit(cache=True, inline="always")
-def _array3(program, number):
-    at = ARRAYS + ARRAY_COLUMNS * number
-    return carray(pointer64(program[at]), (program[at + 1], program[at + 2], program[at + 3]))
-
-
-@njit(cache=True)
+@bare_helper
 def _begin(program, by_column, queue, start, end, arranged):
     """Let a join start from the rows of a level, brought into the driver's layout."""
-    atom, words, n = program[DRIVER], program[DRIVER_WORDS], end - start
+    atom, words, n = program[k.DRIVER], program[k.DRIVER_WORDS], end - start
     columns = by_column.shape[0]
-    fields = carray(pointer64(program[FIELDS]), (columns, 3))
+    fields = program[k.DRIVER_FIELDS]  # three numbers for each column
     for i in range(n):
         for w in range(words):
             arranged[w, i] = 0
         for c in range(columns):
             value = (queue[by_column[c, 0], start + i] >> by_column[c, 1]) & by_column[c, 2]
-            arranged[fields[c, 0], i] += value << fields[c, 1]
-    atoms, runs = _array2(program, 5), _array3(program, 6)
+            arranged[load64(fields, 3 * c), i] += value << load64(fields, 3 * c + 1)
+    atoms, runs = array2(program, k.ATOMS), array3(program, k.RUNS)
     atoms[atom, k.RUN_COUNT] = 1
     atoms[atom, k.LIMIT] = 0
     atoms[atom, k.USES_LEVEL] = 0
@@ -96,30 +75,29 @@ def _begin(program, by_column, queue, start, end, arranged):
     runs[atom, 0, DIRECTORY] = 0
     runs[atom, 0, SHIFT] = 0
     for w in range(words):
-        runs[atom, 0, WORDS + w] = arranged[w:].ctypes.data
-    low, high = _array3(program, 11), _array3(program, 12)
+        runs[atom, 0, WORDS + w] = address64(arranged) + 8 * w * arranged.shape[1]
+    low, high = array3(program, k.LOW), array3(program, k.HIGH)
     low[atom, 0, 0] = 0
     high[atom, 0, 0] = n
-    slots, cursor, state = _array1(program, 10), _array3(program, 13), _array1(program, 16)
-    slots[:] = _array1(program, 17)
-    cursor[:] = 0
-    _array1(program, 14)[0] = 0
-    _array1(program, 15)[0] = -1
-    state[:] = 0
-    state[k.DOWN] = 1
+    begin(
+        array1(program, k.STATE), array1(program, k.SLOTS), array1(program, k.INITIAL),
+        array3(program, k.CURSOR), array1(program, k.REST), array1(program, k.FLAGGED), ZERO,
+    )  # fmt: skip
 
 
-@njit(cache=True)
+@bare_helper
 def _join(program, out):
     """Run the join on; return what it returned, how much it filled, and whether it failed."""
-    state = _array1(program, 16)
+    state = array1(program, k.STATE)
     state[k.FUEL] = _FUEL
-    status = k.join(
-        _array2(program, 0), _array2(program, 1), _array2(program, 2), _array2(program, 3),
-        _array3(program, 4), _array2(program, 5), _array3(program, 6), _array2(program, 7),
-        _array2(program, 8), _array2(program, 9), _array1(program, 10), _array3(program, 11),
-        _array3(program, 12), _array3(program, 13), _array1(program, 14), _array1(program, 15),
-        out, state, k.LOSE,
+    status = call_join(
+        program[k.INTERPRETER],
+        array2(program, k.STEPS), array2(program, k.PARTS), array2(program, k.COLUMNS),
+        array2(program, k.SEGMENTS), array3(program, k.FIELDS), array2(program, k.ATOMS),
+        array3(program, k.RUNS), array2(program, k.CODE), array2(program, k.EMITS),
+        array2(program, k.PIECES), array1(program, k.SLOTS), array3(program, k.LOW),
+        array3(program, k.HIGH), array3(program, k.CURSOR), array1(program, k.REST),
+        array1(program, k.FLAGGED), out, state, _LOSE,
     )  # fmt: skip
     filled = state[k.FILLED]
     if status != k.OUT_OF_FUEL:
@@ -127,7 +105,7 @@ def _join(program, out):
     return status, filled, state[k.FAILURE] != 0
 
 
-@njit(cache=True)
+@bare_helper
 def _next_chunk(programs, by_column, queue, arranged, out, state):
     """Run the program at hand until some of its output is held, or it has ended."""
     program = programs[state[PROGRAM]]
@@ -151,7 +129,7 @@ def _next_chunk(programs, by_column, queue, arranged, out, state):
     return DONE
 
 
-@njit(cache=True)
+@bare_helper
 def _go_on(programs, by_column, queue, arranged, out, state):
     """Go on to the next program if one has ended, else run it on."""
     if state[PHASE] != _ENDING:
@@ -161,13 +139,13 @@ def _go_on(programs, by_column, queue, arranged, out, state):
     return AGAIN if state[FOUND] > _A_WHILE else DONE
 
 
-@njit(cache=True)
+@helper
 def _queue(queue, at, words, rows, i):
     for w in range(words):
         queue[w, at] = rows[w, i]
 
 
-@njit(cache=True)
+@helper
 def _next_level(given, given_levels, words, queue, keys, waiting, is_settling, state):
     """Go on to the next level that has rows: queued ones, and given ones, which are queued now.
 
@@ -193,25 +171,25 @@ def _next_level(given, given_levels, words, queue, keys, waiting, is_settling, s
     return MORE
 
 
-@njit(cache=True)
-def _lose_rows(table, words, out, queue, log, state):
-    """Take the lost instantiations from the counts of their heads; queue those that reach 0."""
+@helper
+def _lose_rows(runs, words, out, queue, undo, state):
+    """Subtract lost instantiations from the counts of their heads; queue those that reach 0."""
     fingers = np.zeros(MOST_RUNS, np.int64)
     level = state[AT_LEVEL] + 1
     for i in range(state[AT], state[HELD]):
-        if state[QUEUED] == queue.shape[1] or state[LOGGED] == log.shape[1]:
+        if state[QUEUED] == queue.shape[1] or state[NOTED] == undo.shape[1]:
             state[AT] = i
             return ROOM
-        r, at, mark = find(table, words, out, i, fingers)
+        r, at, mark = find(runs, words, out, i, fingers)
         if r < 0 or mark != level:
             continue  # only what fired at the row's own level was counted
-        count = count_of(table, r, at)
+        count = count_of(runs, r, at)
         assert count > 0
-        log[0, state[LOGGED]] = r
-        log[1, state[LOGGED]] = at
-        log[2, state[LOGGED]] = count
-        state[LOGGED] += 1
-        set_count(table, r, at, count - 1)
+        undo[0, state[NOTED]] = r
+        undo[1, state[NOTED]] = at
+        undo[2, state[NOTED]] = count
+        state[NOTED] += 1
+        set_count(runs, r, at, count - 1)
         if count == 1:
             _queue(queue, state[QUEUED], words, out, i)
             state[QUEUED] += 1
@@ -219,21 +197,20 @@ def _lose_rows(table, words, out, queue, log, state):
     return DONE
 
 
-@njit(cache=True)
-def lose(programs, table, words, by_column, given, given_levels, queue, arranged, out, log, state):
-    """Take out rows and all that depends on them: `given`, by level, and what the queue gets."""
+@kernel
+def lose(programs, runs, words, by_column, given, given_levels, queue, arranged, out, undo, state):
+    """Remove rows and all that depends on them: `given`, by level, and what gets into the queue."""
     while True:
         if state[PROGRAM] == programs.shape[0]:
-            status = _next_level(
-                given, given_levels, words, queue, _NO_KEYS, _NO_KEYS, False, state
-            )
+            # No row waits here, so the two arrays that are given twice are not read.
+            status = _next_level(given, given_levels, words, queue, queue, queue, FALSE, state)
             if status != MORE:
                 return status
             state[PROGRAM] = 0
             state[LEVELS] += 1
             continue
         if state[AT] < state[HELD]:
-            status = _lose_rows(table, words, out, queue, log, state)
+            status = _lose_rows(runs, words, out, queue, undo, state)
             if status != DONE:
                 return status
         status = _go_on(programs, by_column, queue, arranged, out, state)
@@ -241,9 +218,9 @@ def lose(programs, table, words, by_column, given, given_levels, queue, arranged
             return status
 
 
-@njit(cache=True)
-def _offer_rows(table, tail, words, out, queue, keys, waiting, log, state):
-    """Let instantiations reach their heads: a smaller level wins, an equal one adds to the count.
+@helper
+def _offer_rows(runs, tail, words, out, queue, keys, waiting, undo, state):
+    """Apply instantiations to their heads: a smaller level wins, an equal one adds to the count.
 
     A head that gets a level is queued, and waits in the hash table with its count.
     """
@@ -252,12 +229,12 @@ def _offer_rows(table, tail, words, out, queue, keys, waiting, log, state):
     room = waiting.shape[1] >> 1
     for i in range(state[AT], state[HELD]):
         state[AT] = i
-        if state[QUEUED] == queue.shape[1] or state[LOGGED] == log.shape[1]:
+        if state[QUEUED] == queue.shape[1] or state[NOTED] == undo.shape[1]:
             return ROOM
         if state[USED] >= room:
-            return LARGER_TABLE
-        r, found, mark = find(table, words, out, i, fingers)
-        held = mark if mark < _DEAD_NOW else _NEVER
+            return LARGER_HASH
+        r, found, mark = find(runs, words, out, i, fingers)
+        held = mark if mark < DEAD_NOW else _NEVER
         at = place(keys, waiting, words, out, i)
         is_waiting = waiting[LEVEL, at] >= 0
         current = min(held, waiting[LEVEL, at]) if is_waiting else held
@@ -273,23 +250,23 @@ def _offer_rows(table, tail, words, out, queue, keys, waiting, log, state):
             if is_waiting and waiting[LEVEL, at] == current:
                 waiting[COUNT, at] += 1
             else:
-                count = count_of(table, r, found)
-                if count >= _MOST_NARROW and not table[r, WIDE]:
+                count = count_of(runs, r, found)
+                if count >= _MOST_NARROW and not runs[r, WIDE]:
                     return WIDER_COUNTS
                 if r != tail:
-                    log[0, state[LOGGED]] = r
-                    log[1, state[LOGGED]] = found
-                    log[2, state[LOGGED]] = count
-                    state[LOGGED] += 1
-                set_count(table, r, found, count + 1)
+                    undo[0, state[NOTED]] = r
+                    undo[1, state[NOTED]] = found
+                    undo[2, state[NOTED]] = count
+                    state[NOTED] += 1
+                set_count(runs, r, found, count + 1)
     state[AT] = state[HELD]
     return DONE
 
 
-@njit(cache=True)
+@kernel
 def settle(
-    programs, table, tail, words, by_column, given, given_levels, queue, levels, counts, arranged,
-    out, keys, waiting, log, state,
+    programs, runs, tail, words, by_column, given, given_levels, queue, levels, counts, arranged,
+    out, keys, waiting, undo, state,
 ):  # fmt: skip
     """Give rows their new levels: `given`, that wait already, by level, and what they lead to.
 
@@ -298,7 +275,7 @@ def settle(
     """
     while True:
         if state[PROGRAM] == programs.shape[0]:
-            status = _next_level(given, given_levels, words, queue, keys, waiting, True, state)
+            status = _next_level(given, given_levels, words, queue, keys, waiting, TRUE, state)
             if status != MORE:
                 return status
             level = state[AT_LEVEL]
@@ -311,7 +288,7 @@ def settle(
             state[LEVELS] += 1
             continue
         if state[AT] < state[HELD]:
-            status = _offer_rows(table, tail, words, out, queue, keys, waiting, log, state)
+            status = _offer_rows(runs, tail, words, out, queue, keys, waiting, undo, state)
             if status != DONE:
                 return status
         status = _go_on(programs, by_column, queue, arranged, out, state)

@@ -16,7 +16,7 @@ from lark.tree import Meta
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.tokens import span_of
-from tidelog.source import Source, Span
+from tidelog.source import SourceText, Span
 
 TESTS = frozenset({"match", "contains"})
 _ESCAPES = {
@@ -35,18 +35,18 @@ _STRENGTH = {
 
 
 class Refused(Exception):
-    """A construct was refused and reported: the statement around it is given up."""
+    """A construct was refused and reported: the statement that contains it is skipped."""
 
 
 class Builder(Transformer[Token, Any]):
     """Builds one statement; methods are named after the rules of grammar.lark."""
 
-    def __init__(self, source: Source, diagnostics: Diagnostics) -> None:
+    def __init__(self, source: SourceText, diagnostics: Diagnostics) -> None:
         super().__init__()
         self._source = source
         self._diagnostics = diagnostics
 
-    # Positions are needed by every method, so the call hook hands them over instead of v_args.
+    # Every method needs positions, so the call hook passes them instead of v_args.
     def _call_userfunc(self, tree: Tree[Any], new_children: list[Any] | None = None) -> Any:
         children = tree.children if new_children is None else new_children
         method = getattr(self, tree.data)

@@ -1,7 +1,7 @@
-"""Collects mistakes, so that one run reports them all.
+"""Collect mistakes, so that one run reports all of them.
 
-A pass reports what it finds and carries on; the pipeline asks `raise_if_any` between passes whose
-results the next one cannot do without.
+A pass reports what it finds and continues. `raise_if_any` is called between passes when the next
+one needs a correct result.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Signs and words of other languages: reported with what Tidelog writes, then read as that.
 
-`==`, `<>`, `not`, 'text' and `% comment` come from the fingers of people who also write SQL, Prolog
-or Python. What was meant is clear, so the token is replaced and the rest of the rule is still
-checked. A sign whose meaning is not clear becomes a STRAY token: the parser reports it and gives
-its statement up.
+`==`, `<>`, `not`, 'text' and `% comment` are written by people who also write SQL, Prolog or
+Python. The meaning is clear, so the token is replaced and the rest of the rule is still checked. A
+sign whose meaning is not clear becomes a STRAY token: the parser reports it and skips the
+statement.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.lang.tokens import (
     span_of,
     starts_rule,
 )
-from tidelog.source import Source
+from tidelog.source import SourceText
 
 if TYPE_CHECKING:
     from lark import Token
@@ -116,7 +116,7 @@ def stray_hint(text: str) -> str | None:
 
 @dataclass
 class _Statement:
-    """Where in a statement the reader is; roughly, for statements are only parsed later."""
+    """The approximate place in a statement, because statements are parsed later."""
 
     in_directive: bool = False
     has_if: bool = False
@@ -133,7 +133,9 @@ class _Statement:
             self.depth -= 1
 
 
-def replace_foreign(source: Source, tokens: list[Token], diagnostics: Diagnostics) -> list[Token]:
+def replace_foreign(
+    source: SourceText, tokens: list[Token], diagnostics: Diagnostics
+) -> list[Token]:
     """Return the tokens with those of other languages reported and replaced."""
     out: list[Token] = []
     place = _Statement()

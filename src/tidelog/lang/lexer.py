@@ -17,7 +17,7 @@ from tidelog.lang.foreign import replace_foreign
 from tidelog.lang.preprocess import Preprocessed, preprocess
 from tidelog.lang.syntax import Comment
 from tidelog.lang.tokens import CLOSING, DIRECTIVE_TOKENS, OPENING, OPERANDS, starts_rule
-from tidelog.source import Source
+from tidelog.source import SourceText
 
 if TYPE_CHECKING:
     from lark import Lark, Token
@@ -31,7 +31,7 @@ QUALIFIERS = frozenset(
 
 @cache
 def grammar() -> Lark:
-    """Return the compiled grammar. Built on first use: `tidelog --help` does not pay for it."""
+    """Return the compiled grammar. It is built on first use: `tidelog --help` does not need it."""
     from lark import Lark
 
     return Lark(
@@ -54,11 +54,11 @@ def _keep_comment(token: Token) -> Token:
 
 
 def tokenize(
-    source: Source, diagnostics: Diagnostics, registered: Set[str] = frozenset()
+    source: SourceText, diagnostics: Diagnostics, registered: Set[str] = frozenset()
 ) -> tuple[list[Token], tuple[Comment, ...]]:
     """Return the tokens and the comments of `source`.
 
-    `registered` are names of further aggregates. They are no reserved words either.
+    `registered` are names of further aggregates. They are not reserved words, either.
     """
     preprocessed = preprocess(source, diagnostics)
     _comments.clear()

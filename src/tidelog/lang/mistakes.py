@@ -2,7 +2,7 @@
 
 The parser only knows that a token did not fit. Here that place is compared with the mistakes people
 make, in the order of `_MISTAKES`: each function looks at the place and either explains it or
-passes. What none of them knows is "not expected here".
+returns None. If none of them explains it, the token is "not expected here".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidelog.lang.tokens import (
     next_line,
     span_of,
 )
-from tidelog.source import Source, Span
+from tidelog.source import SourceText, Span
 
 if TYPE_CHECKING:
     from lark import Token
@@ -58,7 +58,7 @@ _RULE = "a rule is written `head :- body.`"
 
 @dataclass(frozen=True)
 class Mistake:
-    """What is wrong, where, and where parsing can go on.
+    """What is wrong, where, and where parsing can continue.
 
     Without `resume`, that is after the statement, whose end is looked for from `skip_from` on.
     """
@@ -72,10 +72,10 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Place:
+class ErrorPlace:
     """The token that did not fit, at `position`, in the statement that begins at `start`."""
 
-    source: Source
+    source: SourceText
     tokens: list[Token]
     start: int
     position: int
@@ -183,7 +183,7 @@ def directive_before(tokens: list[Token], start: int) -> int | None:
     return position if position >= 0 else None
 
 
-def explain(place: Place) -> Mistake:
+def explain(place: ErrorPlace) -> Mistake:
     """Return what is wrong at `place`."""
     for recognise in _MISTAKES:
         mistake = recognise(place)
@@ -198,7 +198,7 @@ def explain(place: Place) -> Mistake:
     return Mistake(f"`{place.token}` is not expected here", place.here(), _expected(place))
 
 
-def _expected(place: Place) -> str | None:
+def _expected(place: ErrorPlace) -> str | None:
     """Return what could stand here, if that is short enough to help."""
     names = {
         "IDENT": "a name", "INT": "an integer", "STRING": "a string", "DOT": "`.`", "COMMA": "`,`",
@@ -215,7 +215,7 @@ def _expected(place: Place) -> str | None:
 # --- one function for each mistake ------------------------------------------------------------
 
 
-def _unreadable(place: Place) -> Mistake | None:
+def _unreadable(place: ErrorPlace) -> Mistake | None:
     token = place.token
     if token is None or token.type not in UNREADABLE:
         return None
@@ -247,7 +247,7 @@ def _unreadable(place: Place) -> Mistake | None:
     )
 
 
-def _lonely_full_stop(place: Place) -> Mistake | None:
+def _lonely_full_stop(place: ErrorPlace) -> Mistake | None:
     if place.type != "DOT" or place.position != place.start:
         return None
     word = place.following
@@ -263,7 +263,7 @@ def _lonely_full_stop(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _behind_declaration(place: Place) -> Mistake | None:
+def _behind_declaration(place: ErrorPlace) -> Mistake | None:
     """Recognise what was meant to belong to the directive before it, which is complete without."""
     lone_name = len(place.read) == 1 and place.first.type == "IDENT"
     found = directive_before(place.tokens, place.start)
@@ -284,7 +284,7 @@ def _behind_declaration(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _missing_head(place: Place) -> Mistake | None:
+def _missing_head(place: ErrorPlace) -> Mistake | None:
     if place.type != "IF" or place.position != place.start:
         return None
     return Mistake(
@@ -293,7 +293,7 @@ def _missing_head(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _wrong_bracket(place: Place) -> Mistake | None:
+def _wrong_bracket(place: ErrorPlace) -> Mistake | None:
     if place.type not in CLOSING:
         return None
     if not place.open:
@@ -310,7 +310,7 @@ def _wrong_bracket(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _full_stop_in_brackets(place: Place) -> Mistake | None:
+def _full_stop_in_brackets(place: ErrorPlace) -> Mistake | None:
     """Recognise `edge(x. y)`: the bracket is closed behind the full stop, on its line."""
     if place.type != "DOT" or not place.open:
         return None
@@ -325,7 +325,7 @@ def _full_stop_in_brackets(place: Place) -> Mistake | None:
     return None
 
 
-def _missing_name(place: Place) -> Mistake | None:
+def _missing_name(place: ErrorPlace) -> Mistake | None:
     previous = place.previous
     if previous is None or previous.type not in DIRECTIVE_TOKENS - {"PLAN", "PRAGMA"}:
         return None
@@ -338,7 +338,7 @@ def _missing_name(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _unclosed_bracket(place: Place) -> Mistake | None:
+def _unclosed_bracket(place: ErrorPlace) -> Mistake | None:
     ends_here = place.type in ("DOT", "IF") or place.begins_statement
     if not ends_here or not place.open:
         return None
@@ -350,7 +350,7 @@ def _unclosed_bracket(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _empty_body(place: Place) -> Mistake | None:
+def _empty_body(place: ErrorPlace) -> Mistake | None:
     if place.previous is None or place.previous.type != "IF":
         return None
     if place.type != "DOT" and not place.begins_statement:
@@ -362,7 +362,7 @@ def _empty_body(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _idle_comma(place: Place) -> Mistake | None:
+def _idle_comma(place: ErrorPlace) -> Mistake | None:
     previous = place.previous
     if previous is not None and previous.type == "COMMA":
         if place.type == "COMMA":
@@ -382,7 +382,7 @@ def _idle_comma(place: Place) -> Mistake | None:
     return None
 
 
-def _incomplete_columns(place: Place) -> Mistake | None:
+def _incomplete_columns(place: ErrorPlace) -> Mistake | None:
     previous = place.previous
     if place.first.type not in ("DECL", "TYPE") or previous is None:
         return None
@@ -409,7 +409,7 @@ def _incomplete_columns(place: Place) -> Mistake | None:
     return None
 
 
-def _column_types_in_rule(place: Place) -> Mistake | None:
+def _column_types_in_rule(place: ErrorPlace) -> Mistake | None:
     previous = place.previous
     if place.type != "COLON" or not place.is_rule or not place.open or previous is None:
         return None
@@ -421,7 +421,7 @@ def _column_types_in_rule(place: Place) -> Mistake | None:
     return Mistake(f"`{previous}` cannot get a type here", place.here(), hint)
 
 
-def _bad_parameter(place: Place) -> Mistake | None:
+def _bad_parameter(place: ErrorPlace) -> Mistake | None:
     if place.first.type != "DIRECTIVE" or not place.open or place.previous is None:
         return None
     value_at = [i for i, token in enumerate(place.read) if token.type == "EQUAL"]
@@ -432,7 +432,7 @@ def _bad_parameter(place: Place) -> Mistake | None:
     return None
 
 
-def _missing_full_stop(place: Place) -> Mistake | None:
+def _missing_full_stop(place: ErrorPlace) -> Mistake | None:
     if "DOT" not in place.accepts or not place.begins_statement:
         return None
     kind = "rule" if place.has_if else "fact"
@@ -442,7 +442,7 @@ def _missing_full_stop(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _second_if(place: Place) -> Mistake | None:
+def _second_if(place: ErrorPlace) -> Mistake | None:
     if place.type != "IF" or not place.has_if:
         return None
     # `a(x) :- b(x),` and on the next line `c(x) :- ..`: then the comma is the mistake.
@@ -457,7 +457,7 @@ def _second_if(place: Place) -> Mistake | None:
     )
 
 
-def _alternatives_in_head(place: Place) -> Mistake | None:
+def _alternatives_in_head(place: ErrorPlace) -> Mistake | None:
     if place.type != "SEMICOLON" or place.has_if or not place.is_rule or place.open:
         return None
     return Mistake(
@@ -466,7 +466,7 @@ def _alternatives_in_head(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _chained_comparison(place: Place) -> Mistake | None:
+def _chained_comparison(place: ErrorPlace) -> Mistake | None:
     if place.type not in ("EQUAL", "COMPARE") or not ends_value(place.previous):
         return None
     if not any(token.type in ("EQUAL", "COMPARE") for token in place.read):
@@ -476,7 +476,7 @@ def _chained_comparison(place: Place) -> Mistake | None:
     )
 
 
-def _brace(place: Place) -> Mistake | None:
+def _brace(place: ErrorPlace) -> Mistake | None:
     if place.type != "LBRACE":
         return None
     aggregates = [token for token in place.read if token.type == "AGGREGATE"]
@@ -491,7 +491,7 @@ def _brace(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _unknown_aggregate(place: Place) -> Mistake | None:
+def _unknown_aggregate(place: ErrorPlace) -> Mistake | None:
     name = place.previous
     if name is None or name.type != "IDENT" or not place.is_rule:
         return None
@@ -510,7 +510,7 @@ def _unknown_aggregate(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _two_in_a_row(place: Place) -> Mistake | None:
+def _two_in_a_row(place: ErrorPlace) -> Mistake | None:
     if not place.is_rule or not ends_value(place.previous):
         return None
     if place.type not in OPERANDS | {"BANG", "LPAR", "LSQB", "AGGREGATE", "DOLLAR", "AT"}:
@@ -529,13 +529,13 @@ def _two_in_a_row(place: Place) -> Mistake | None:
     )  # fmt: skip
 
 
-def _reserved_word(place: Place) -> Mistake | None:
+def _reserved_word(place: ErrorPlace) -> Mistake | None:
     if place.type not in _WORDS or "IDENT" not in place.accepts:
         return None
     return Mistake(f"`{place.token}` is a reserved word", place.here(), "choose another name")
 
 
-def _missing_side(place: Place) -> Mistake | None:
+def _missing_side(place: ErrorPlace) -> Mistake | None:
     previous = place.previous
     if not place.is_rule:
         return None
@@ -553,19 +553,19 @@ def _missing_side(place: Place) -> Mistake | None:
     return None
 
 
-def _pipe(place: Place) -> Mistake | None:
+def _pipe(place: ErrorPlace) -> Mistake | None:
     if place.type != "PIPE" or not place.is_rule:
         return None
     return Mistake("`|` has no meaning here", place.here(), stray_hint("|"), code="stray-character")
 
 
-def _plan_without_rule(place: Place) -> Mistake | None:
+def _plan_without_rule(place: ErrorPlace) -> Mistake | None:
     if place.type != "PLAN" or place.position != place.start:
         return None
     return Mistake("this `.plan` follows no rule", place.here(), "put it behind the rule it is for")
 
 
-_MISTAKES: tuple[Callable[[Place], Mistake | None], ...] = (
+_MISTAKES: tuple[Callable[[ErrorPlace], Mistake | None], ...] = (
     _unreadable,
     _lonely_full_stop,
     _behind_declaration,

@@ -2,7 +2,7 @@
 
 Each statement is parsed on its own: tokens are fed to the LALR parser until it can take no more;
 if the statement is complete there, the next one begins, otherwise that is a mistake
-(lang/mistakes.py says which), and parsing goes on where the next statement seems to begin. So one
+(lang/mistakes.py says which), and parsing continues where the next statement seems to begin. So one
 run reports several mistakes.
 """
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from tidelog.lang import syntax
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.lexer import grammar, tokenize
-from tidelog.lang.mistakes import Place, begins_statement, directive_before, explain
+from tidelog.lang.mistakes import ErrorPlace, begins_statement, directive_before, explain
 from tidelog.lang.preprocess import includes_files
 from tidelog.lang.tokens import DIRECTIVE_TOKENS, UNREADABLE, next_line, span_of
-from tidelog.source import Source
+from tidelog.source import SourceText
 
 if TYPE_CHECKING:
     from lark import Token
@@ -44,7 +44,7 @@ _HIDES_NAMES = frozenset({".comp", ".init", ".include"})
 
 
 def parse(
-    source: Source, diagnostics: Diagnostics, registered: Set[str] = frozenset()
+    source: SourceText, diagnostics: Diagnostics, registered: Set[str] = frozenset()
 ) -> syntax.Module:
     """Return the syntax tree of `source`, without the statements whose mistakes are reported.
 
@@ -71,7 +71,8 @@ def parse(
             position = _after_refused(tokens, start)
             continue
         if refused & {".comp", ".init"} and token.type not in ("DECL", "TYPE"):
-            # Rules may now speak of `component.relation`: what follows from a refusal is no news.
+            # Rules may now use `component.relation`: errors that follow from a refusal are not
+            # reported.
             position = _resume(tokens, start, start)
             continue
         statement, position = _parse_statement(source, tokens, start, builder, diagnostics)
@@ -86,7 +87,7 @@ def parse(
 
 
 def _parse_statement(
-    source: Source,
+    source: SourceText,
     tokens: list[Token],
     start: int,
     builder: Builder,
@@ -110,7 +111,7 @@ def _parse_statement(
         tree = parser.feed_eof(last)  # type: ignore[no-untyped-call]
     except UnexpectedToken:
         accepts = parser.accepts()  # type: ignore[no-untyped-call]
-        mistake = explain(Place(source, tokens, start, position, accepts))
+        mistake = explain(ErrorPlace(source, tokens, start, position, accepts))
         diagnostics.error(mistake.code, mistake.message, mistake.span, mistake.hint)
         if mistake.resume is not None:
             return None, max(mistake.resume, start + 1)
@@ -122,7 +123,7 @@ def _parse_statement(
 
 
 def _resume(tokens: list[Token], start: int, position: int) -> int:
-    """Return where parsing goes on: behind the next full stop, or where a statement begins."""
+    """Return where parsing continues: after the next full stop, or where a statement begins."""
     is_rule = tokens[start].type not in DIRECTIVE_TOKENS
     line = tokens[min(position, len(tokens) - 1)].line
     while position < len(tokens):

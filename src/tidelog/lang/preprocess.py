@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.lang.diagnostics import Diagnostics
-from tidelog.source import Source, Span
+from tidelog.source import SourceText, Span
 
 _LINE = re.compile(r"^\s*#\s*(?P<word>\w*)\s*(?P<rest>.*?)\s*$")
 _DEFINE = re.compile(r"^(?P<name>[A-Za-z_]\w*)(?P<args>\(.*)?\s*(?P<text>.*)$")
@@ -78,12 +78,12 @@ def _inside_comments(text: str) -> set[int]:
 
 
 def includes_files(text: str) -> bool:
-    """Return whether some line asks for another file, which is refused."""
+    """Return whether some line includes another file, which is refused."""
     return _INCLUDE.search(text) is not None
 
 
-def preprocess(source: Source, diagnostics: Diagnostics) -> Preprocessed:
-    """Return the text of `source` with its preprocessor lines carried out."""
+def preprocess(source: SourceText, diagnostics: Diagnostics) -> Preprocessed:
+    """Return the text of `source` after preprocessing."""
     if not uses_preprocessor(source.text):
         return Preprocessed(source.text, {})
     replaced: dict[int, tuple[Replacement, ...]] = {}

@@ -117,7 +117,7 @@ def format_formula(formula: s.Formula, level: int = 0) -> str:
             text = ", ".join(format_formula(part, 2) for part in parts)
             return f"({text})" if level > 1 else text
         case s.Not(inner):
-            # `!a = b` would read well to the parser and badly to people.
+            # The parser reads `!a = b` well, but people do not.
             shown = format_formula(inner, 2)
             return f"!({shown})" if isinstance(inner, s.Compared) else f"!{shown}"
         case s.AtomFormula(relation, args) | s.Tested(relation, args):

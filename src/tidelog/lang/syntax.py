@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tidelog.source import Source, Span
+from tidelog.source import SourceText, Span
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ class Comment:
 class Module:
     """A parsed program text."""
 
-    source: Source = field(compare=False, repr=False)
+    source: SourceText = field(compare=False, repr=False)
     statements: tuple[Statement, ...]
     comments: tuple[Comment, ...] = field(default=(), compare=False, repr=False)
     unread: frozenset[str] = field(default=frozenset(), compare=False, repr=False)

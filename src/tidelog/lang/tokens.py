@@ -1,14 +1,14 @@
-"""Kinds of tokens, and what can be told from the neighbours of one.
+"""Kinds of tokens, and what the neighbours of a token say about it.
 
-Statements are parsed one by one (lang/parser.py), and directives have no end mark. So the passes
-over the tokens before parsing look at neighbours to know roughly where they are.
+Statements are parsed one by one (lang/parser.py), and directives have no end marker. So the passes
+over the tokens before parsing look at neighbours to find out roughly where they are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.source import Source, Span
+from tidelog.source import SourceText, Span
 
 if TYPE_CHECKING:
     from lark import Token
@@ -25,7 +25,7 @@ UNREADABLE = frozenset(
 )
 
 
-def span_of(source: Source, token: Token) -> Span:
+def span_of(source: SourceText, token: Token) -> Span:
     """Return where `token` stands."""
     line, column = token.line or 1, token.column or 1
     return Span(source, line, column, token.end_line or line, token.end_column or column + 1)
@@ -37,7 +37,7 @@ def ends_value(token: Token | None) -> bool:
 
 
 def starts_rule(tokens: list[Token], i: int) -> bool:
-    """Return whether the name at `i` starts the rule after a directive, which has no end mark."""
+    """Return whether the name at `i` starts the rule after a directive, which has no end marker."""
     follower = tokens[i + 1].type if i + 1 < len(tokens) else ""
     return follower in ("LPAR", "LSQB") and tokens[i - 1].type not in (
         *DIRECTIVE_TOKENS,

@@ -23,7 +23,7 @@ from tidelog.logic.resolve import resolve
 from tidelog.logic.safety import check_safety
 from tidelog.logic.stratify import stratify
 from tidelog.logic.typetable import TypeTable
-from tidelog.source import Source
+from tidelog.source import SourceText
 from tidelog.values.algebra import UserAggregate
 from tidelog.values.types import Row
 
@@ -48,7 +48,7 @@ def read_program(path: Path) -> str:
 def analyse_text(text: str, name: str) -> Program:
     """Return the checked program of `text`; raise ProgramError with every mistake found."""
     diagnostics = Diagnostics()
-    source = Source(name, text)
+    source = SourceText(name, text)
     aggregates = registered()
     module = parse(source, diagnostics, aggregates.keys())
     program = analyse(module, diagnostics, aggregates)

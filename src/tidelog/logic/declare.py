@@ -33,7 +33,7 @@ class Declarations:
     broken: set[str] = field(default_factory=set)
     """Relations whose declaration was reported: rules that use them are not reported again."""
     hides_names: bool = False
-    """Whether relations may be declared in what was refused, so that missing ones are no news."""
+    """Whether relations may be declared in refused text, so that missing ones are not reported."""
     missing: set[str] = field(default_factory=set)
     """Relations reported as undeclared: once is enough."""
 

@@ -54,7 +54,7 @@ class DeclaredUses:
                         self.note(arg, part, scope, is_sink=is_sink, is_source=is_source)
 
     def check(self) -> None:
-        """Report variables that hold nothing, or more than where they go."""
+        """Report variables without possible values, or with values that do not fit their use."""
         for (_, name), uses in self._uses.items():
             if not uses.sources:
                 continue

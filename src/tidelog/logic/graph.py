@@ -1,14 +1,84 @@
-"""Strongly connected components, in an order in which each comes after those it depends on.
+"""Graphs: components, paths, and classes of equal things.
 
-networkx has this, and is used where graphs are looked into (logic/stratify.py). But every command
-needs this one function, and importing networkx alone takes as long as a command may take to start.
+networkx has all of this. But every command needs components, and importing networkx takes as long
+as a command may take to start; the rest is a few lines. Tests compare with networkx.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+
+class UnionFind(Generic[T]):
+    """Classes of things that are equal, as pairs of them become known.
+
+    >>> classes = UnionFind[str]()
+    >>> classes.union("a", "b")
+    >>> classes.find("a") == classes.find("b"), classes.find("c")
+    (True, 'c')
+    """
+
+    def __init__(self) -> None:
+        self._parent: dict[T, T] = {}
+
+    def find(self, item: T) -> T:
+        """Return the member that stands for the class of an item."""
+        parent = self._parent
+        while (above := parent.get(item, item)) != item:
+            parent[item] = parent.get(above, above)  # halves the path for the next search
+            item = above
+        return item
+
+    def union(self, a: T, b: T) -> None:
+        """Make the classes of two items one, for which the member of `b` stands."""
+        a, b = self.find(a), self.find(b)
+        if a != b:
+            self._parent[a] = b
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the items for which another member of their class stands."""
+        return iter(self._parent)
+
+
+def reachable(needs: Mapping[str, Iterable[str]], start: str) -> set[str]:
+    """Return a node and all that it needs, also by way of others.
+
+    >>> sorted(reachable({"a": ["b"], "b": ["c"], "c": [], "d": ["a"]}, "a"))
+    ['a', 'b', 'c']
+    """
+    found = {start}
+    waiting = [start]
+    while waiting:
+        new = set(needs[waiting.pop()]) - found
+        found |= new
+        waiting += new
+    return found
+
+
+def shortest_path(edges: Mapping[str, Iterable[str]], start: str, end: str) -> list[str]:
+    """Return the nodes of a shortest path, both ends included; there must be one.
+
+    >>> shortest_path({"a": ["b", "c"], "b": ["d"], "c": ["b"], "d": []}, "a", "d")
+    ['a', 'b', 'd']
+    """
+    before: dict[str, str] = {}
+    waiting = deque([start])
+    while start != end and end not in before:
+        node = waiting.popleft()
+        for other in edges[node]:
+            if other != start and other not in before:
+                before[other] = node
+                waiting.append(other)
+    path = [end]
+    while path[-1] != start:
+        path.append(before[path[-1]])
+    return path[::-1]
 
 
 def components(needs: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:

@@ -550,7 +550,7 @@ class Inference:
             pending, self._deferred = self._deferred, []
             waiting = [resolve for resolve in pending if not resolve(False)]
             if len(waiting) == len(pending):
-                waiting[0](True)  # nothing moves: take the usual meaning for one, and go on
+                waiting[0](True)  # no progress: take the default for one, and continue
                 waiting = waiting[1:]
             self._deferred = waiting + self._deferred
 

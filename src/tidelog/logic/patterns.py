@@ -1,6 +1,7 @@
-"""Regular expressions that the program writes out are checked when it is loaded.
+"""Regular expressions: ECMAScript's, with POSIX classes.
 
-`match("a(b", x)` would otherwise stop the first transaction that reaches it.
+Constant patterns are checked when the program is loaded. Otherwise `match("a(b", x)` would fail in
+the first transaction that reaches it.
 """
 
 from __future__ import annotations
@@ -11,24 +12,39 @@ import warnings
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.source import Span
-from tidelog.values.patterns import python_pattern
+
+_CLASS = re.compile(r"\[:(\w+):\]")
+_CLASSES = {
+    "digit": r"\d", "alpha": "A-Za-z", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z",
+    "space": r"\s", "blank": r" \t", "xdigit": "0-9A-Fa-f", "w": r"\w", "d": r"\d", "s": r"\s",
+    "punct": r"!-/:-@\[-`{-~",
+}  # fmt: skip
+
+
+def python_pattern(pattern: str) -> str:
+    r"""Return the pattern with classes in Python's syntax.
+
+    >>> python_pattern("[[:digit:]_]+")
+    '[\\d_]+'
+    """
+    return _CLASS.sub(lambda m: _CLASSES.get(m[1], m[0]), pattern)
 
 
 def check_pattern(pattern: s.Term, diagnostics: Diagnostics) -> None:
-    """Report the first argument of `match` if it is a constant and no regular expression."""
+    """Report the first argument of `match` if it is an invalid constant pattern."""
     if not isinstance(pattern, s.StringLiteral):
         return
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd but legal patterns are the user's business
+            warnings.simplefilter("ignore")  # odd patterns are legal
             re.compile(python_pattern(pattern.value))
     except re.error as error:
-        hint = r"a sign such as `(` or `*` itself is written with two backslashes: `\\(`"
+        hint = r"to match a character such as `(` or `*` itself, write two backslashes: `\\(`"
         if error.msg == "nothing to repeat":
-            hint = "it repeats what stands before it: any text is `.*`"
+            hint = "it repeats what is before it: any text is `.*`"
         diagnostics.error(
             "bad-pattern",
-            f"this regular expression cannot be read: {error.msg}",
+            f"this regular expression is invalid: {error.msg}",
             _place(pattern.span, error.pos),
             hint,
         )

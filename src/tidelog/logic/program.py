@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tidelog.errors import UsageError, did_you_mean
 from tidelog.source import Span
 from tidelog.values.algebra import UserAggregate
 from tidelog.values.types import Field, Row, Type
@@ -141,7 +142,7 @@ class Reduce:
     local: tuple[str, ...]
     span: Span = field(compare=False, repr=False)
     registered: UserAggregate | None = None
-    """What `op` is, if it was registered from Python: as it was when the program was analysed."""
+    """The aggregate registered from Python as `op` when the program was analysed, if any."""
 
 
 Literal: TypeAlias = Atom | Compare | Test | Generate | Reduce
@@ -163,7 +164,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Fact:
-    """A row that the program itself states."""
+    """A program fact: a row in the text of the program."""
 
     relation: str
     row: Row
@@ -211,7 +212,7 @@ class Directive:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """`.view name(..)`: how a view is to be kept. None leaves the choice to the planner."""
+    """`.view name(..)`: how a view is to be maintained. None leaves the choice to the planner."""
 
     relation: str
     virtual: bool | None = None
@@ -221,7 +222,7 @@ class ViewOptions:
 
 @dataclass(frozen=True)
 class Note:
-    """Something the program says that Tidelog read and does not act on, for `explain`."""
+    """A part of the program that Tidelog accepts and ignores, for `explain`."""
 
     message: str
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -269,6 +270,26 @@ class Program:
         from tidelog.logic.analyse import analyse_file
 
         return analyse_file(Path(path))
+
+    @staticmethod
+    def of(program: str | Path | Program) -> Program:
+        """Return the checked program of a text, of the file at a Path, or a Program as it is."""
+        match program:
+            case Program():
+                return program
+            case Path():
+                return Program.load(program)
+            case str():
+                return Program.parse(program)
+        raise UsageError(f"a program is text, a Path or a Program, not {type(program).__name__}")
+
+    def relation(self, name: str) -> Relation:
+        """Return the declaration of a relation; raise UsageError if there is none."""
+        found = self.relations.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.relations)
+            raise UsageError(f"relation `{name}` is not declared" + (f"; {hint}" if hint else ""))
+        return found
 
     def directives_of(self, kind: DirectiveKind) -> Iterator[Directive]:
         """Yield the directives of one kind, in program order."""

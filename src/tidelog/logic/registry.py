@@ -1,8 +1,8 @@
 """The aggregates that are registered from Python.
 
-A program takes what it needs when it is analysed, and keeps it: what is registered or forgotten
-afterwards does not change a program that exists. Names are checked, and so are the laws of an
-algebra, before anything comes here (engine/register.py).
+A program takes the aggregates that it needs when it is analysed. Registering or forgetting one
+later does not change an existing program. Names and the laws of an algebra are checked before an
+aggregate is registered here (database/register.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _lock = threading.Lock()
 
 
 def registered() -> Mapping[str, UserAggregate]:
-    """Return the aggregates that are registered now, by name."""
+    """Return the registered aggregates by name."""
     with _lock:
         return dict(_registered)
 

@@ -104,21 +104,32 @@ def _report_unbound(
 def _check_aggregates(
     body: tuple[p.Literal, ...],
     written: tuple[PlainLiteral, ...],
-    bound: set[str],
+    outer: set[str],
     diagnostics: Diagnostics,
 ) -> None:
-    """Check inside the aggregates of a body whose own variables are all bound."""
+    """Check inside the aggregates of a body whose own variables are all bound.
+
+    Inside the braces only the variables that they share with the body have values; `outer` may have
+    others of the same name.
+    """
     for literal, plain in zip(body, written, strict=True):
         if not isinstance(literal, p.Reduce):
             continue
         assert isinstance(plain, AggregateLiteral)
-        inner = _bind(literal.body, bound)
+        inner = _bind(literal.body, set(literal.group))
         uses = _uses(literal.body, plain.body)
         if plain.target is not None:
-            hint = "the conditions in the braces must bind what is aggregated"
-            uses += [_Use(v.name, v.span, hint) for v in variable_nodes(plain.target)]
+            uses += [
+                _Use(v.name, v.span, _target_hint(v.name, outer))
+                for v in variable_nodes(plain.target)
+            ]
         _report_unbound(literal.body, inner, uses, diagnostics)
-        _check_aggregates(literal.body, plain.body, inner, diagnostics)
+        _check_aggregates(literal.body, plain.body, outer | inner, diagnostics)
+
+
+def _target_hint(name: str, outer: set[str]) -> str:
+    hint = "the conditions in the braces must bind what is aggregated"
+    return f"{hint}; the `{name}` outside is another variable" if name in outer else hint
 
 
 # --- where variables are used -------------------------------------------------------------------

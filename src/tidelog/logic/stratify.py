@@ -11,15 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from tidelog.lang.diagnostics import Diagnostics
-from tidelog.logic.graph import components
+from tidelog.logic.graph import components, shortest_path
 from tidelog.logic.program import Atom, Literal, Reduce, Relation, Rule, Stratum
 from tidelog.source import Span
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 
 @dataclass(frozen=True)
@@ -40,25 +36,6 @@ def dependencies(body: tuple[Literal, ...], how: str = "") -> Iterator[_Need]:
             yield from dependencies(literal.body, how="an aggregate of ")
 
 
-def dependency_graph(relations: Mapping[str, Relation], rules: tuple[Rule, ...]) -> nx.DiGraph[str]:
-    """Return the signed dependency graph.
-
-    Edge attribute `need` says where the edge comes from; `negative` holds a Span or None.
-    """
-    import networkx as nx
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(relations)
-    for rule in rules:
-        head = rule.head.relation
-        for need in dependencies(rule.body):
-            if not graph.has_edge(need.relation, head):
-                graph.add_edge(need.relation, head, negative=None, need=need)
-            if need.how and graph.edges[need.relation, head]["negative"] is None:
-                graph.edges[need.relation, head].update(negative=need.span, need=need)
-    return graph
-
-
 def stratify(
     relations: Mapping[str, Relation], rules: tuple[Rule, ...], diagnostics: Diagnostics
 ) -> tuple[Stratum, ...]:
@@ -76,21 +53,29 @@ def stratify(
         edges = [negative for a in members for b, negative in needs[a].items() if b in inside]
         own = sorted((r for name in members for r in rules_of[name]), key=lambda rule: rule.id)
         if any(edges):
-            graph = dependency_graph(relations, rules)
-            _report_cycle(graph.subgraph(inside), diagnostics)
+            _report_cycle(inside, own, diagnostics)
         strata.append(Stratum(len(strata), members, tuple(own), bool(edges)))
     return tuple(strata)
 
 
-def _report_cycle(component: nx.DiGraph[str], diagnostics: Diagnostics) -> None:
-    """Report the first edge of the component, in order of the text, that closes a bad cycle."""
-    import networkx as nx
-
-    bad = [(a, b, span) for a, b, span in component.edges(data="negative") if span is not None]
+def _report_cycle(inside: set[str], rules: list[Rule], diagnostics: Diagnostics) -> None:
+    """Report the first edge of a component, in order of the text, that closes a bad cycle."""
+    edges: dict[tuple[str, str], _Need] = {}  # a negative need hides others of the same edge
+    heads: dict[str, list[str]] = {name: [] for name in inside}
+    for rule in rules:
+        head = rule.head.relation
+        for need in dependencies(rule.body):
+            if need.relation in inside:
+                held = edges.setdefault((need.relation, head), need)
+                if need.how and not held.how:
+                    edges[need.relation, head] = need
+                if head not in heads[need.relation]:
+                    heads[need.relation].append(head)
+    bad = [(a, b, need.span) for (a, b), need in edges.items() if need.how]
     source, target, span = min(bad, key=lambda edge: (edge[2].line, edge[2].column))
-    cycle = [source, *nx.shortest_path(component, target, source)]
+    cycle = [source, *shortest_path(heads, target, source)]
     # Edges point from what is needed to the head; people read rules from the head.
-    needs = [(b, component.edges[a, b]["need"]) for a, b in pairwise(cycle)]
+    needs = [(b, edges[a, b]) for a, b in pairwise(cycle)]
     ordered = [needs[0], *reversed(needs[1:])]
     steps = [
         f"`{head}` needs {need.how}`{need.relation}` (line {need.span.line})"

@@ -1,1 +1,1 @@
-"""How change flows: strategies that keep relations up to date."""
+"""How change flows: the strategies that maintain relations."""

@@ -1,4 +1,4 @@
-"""Which strategy keeps which aggregate: the first whose algebra fits it."""
+"""Which strategy maintains which aggregate: the first whose algebra fits it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from tidelog.maintain.extremes import Extremes
 from tidelog.maintain.registered import GroupSums, SetFunctions
 from tidelog.maintain.scans import Scans
 from tidelog.maintain.sets import Sets
-from tidelog.maintain.sibling_sums import Siblings
-from tidelog.maintain.sums import Sums
+from tidelog.maintain.sums import Siblings, Sums
 from tidelog.plan.lowered import Aggregation
 
 CLASSES: tuple[type[Aggregate], ...] = (
@@ -17,5 +16,5 @@ CLASSES: tuple[type[Aggregate], ...] = (
 
 
 def class_of(aggregation: Aggregation) -> type[Aggregate]:
-    """Return the strategy that keeps an aggregate."""
+    """Return the strategy that maintains an aggregate."""
     return next(strategy for strategy in CLASSES if strategy.takes(aggregation))

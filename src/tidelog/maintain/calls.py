@@ -1,7 +1,7 @@
-"""The functions of an aggregate that is registered from Python, called on ordinals.
+"""Calling the functions of an aggregate that is registered from Python, on ordinals.
 
-What they raise, and what is not of the type they are said to give, is an EvaluationError that names
-the aggregate, the rule and the group.
+An exception, or a result of another type than the declared one, becomes an EvaluationError that
+names the aggregate, the rule and the group.
 """
 
 from __future__ import annotations
@@ -45,17 +45,19 @@ class Calls:
                 lifted = plain if lift is None else map(lift, plain)
                 return self._call(lambda: reduce(combine, lifted), group)
 
-    def changed(self, held: int, comes: list[int], goes: list[int], group: Iterable[int]) -> int:
-        """Return the sum of a group after a change: held + all that comes - all that goes."""
+    def changed(
+        self, held: int, inserted: list[int], deleted: list[int], group: Iterable[int]
+    ) -> int:
+        """Return the sum of a group after a change: held + inserted values - deleted values."""
         algebra = self._algebra
         assert isinstance(algebra, Group)
         lift = algebra.lift if algebra.lift is not None else _same
 
         def total() -> Any:
             value = self._result(held)
-            for ordinal in comes:
+            for ordinal in inserted:
                 value = algebra.add(value, lift(self._target(ordinal)))
-            for ordinal in goes:
+            for ordinal in deleted:
                 value = algebra.add(value, algebra.negate(lift(self._target(ordinal))))
             return value
 
@@ -65,7 +67,7 @@ class Calls:
         return self.encoded(self.computed(compute, group), group)
 
     def computed(self, compute: Callable[[], Any], group: Iterable[int]) -> Any:
-        """Return what a computation for a group gives; what it raises is an EvaluationError."""
+        """Return the result of a computation for a group; raise EvaluationError if it fails."""
         try:
             return compute()
         except Exception as error:
@@ -74,7 +76,7 @@ class Calls:
             raise self._error(reason, group) from error
 
     def encoded(self, value: Any, group: Iterable[int]) -> int:
-        """Return the ordinal of a group's result; an EvaluationError if it is of another type."""
+        """Return the ordinal of a group's result; raise EvaluationError if its type is wrong."""
         try:
             return self._encode(self._checked(value))
         except ValueError as error:

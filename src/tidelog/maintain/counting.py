@@ -5,33 +5,31 @@ it is given. For a body A1..An the signed change is
 
     sum over i of   A1' .. A(i-1)'  dAi  A(i+1) .. An          (primed: after the epoch)
 
-where a negated atom takes part with its sign flipped. A row comes when its count leaves 0 and goes
-when it reaches 0.
+where a negated atom takes part with its sign flipped. A row is inserted when its count leaves 0,
+and deleted when it reaches 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel.join import PLAIN
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.gather import Tally
-from tidelog.maintain.joins import Reader, Reading, reading
-from tidelog.maintain.lacking import Lacking
-from tidelog.maintain.rules import RuleJoins
-from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
+from tidelog.join.gather import Tally
+from tidelog.join.joins import AtomReading, Reader, reading
+from tidelog.join.rules import RuleJoins
+from tidelog.kernel.join_layout import PLAIN
+from tidelog.maintain.complement_bootstrap import ComplementBootstrap
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
 from tidelog.plan.body import AtomUse, copied_columns
 from tidelog.plan.lowered import Layer
+from tidelog.store.catalog import Catalog
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run, Words
-from tidelog.store.versions import Delta, Found, Version
+from tidelog.store.versions import Delta, FoundRows, Version
 
 
-class Counting:
-    """Keeps one relation that does not depend on itself."""
+class Counting(Strategy):
+    """Maintains one relation that does not depend on itself."""
 
     name = "counting"
 
@@ -43,16 +41,15 @@ class Counting:
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
         self._columns = [copied_columns(rule) for rule in layer.rules]
         self._original = self._copy_of(layer)
-        self.choice = NOTHING
 
     def bootstrap(self) -> None:
         """Compute the relation from the relations it reads."""
         tally = Tally(self._relation.words)
         reader = self._reader(None)
-        for joins in self._joins:
-            lacking = Lacking.of(self._catalog, joins.rule)
-            if lacking is not None and lacking.pays:
-                tally.add(lacking.rows(), 1)
+        for joins in filter(self._can_derive, self._joins):
+            complement = ComplementBootstrap.of(self._catalog, joins.rule)
+            if complement is not None and complement.pays:
+                tally.add(complement.rows(), 1)
                 continue
             for instances in joins.run(None, PLAIN, reader, None, after=reader):
                 tally.add(instances.rows, 1)
@@ -62,19 +59,20 @@ class Counting:
         self.choice = BOOTSTRAP
 
     def prepare(self) -> None:
-        """Make ready for small updates."""
+        """Prepare the delta joins of all atoms."""
         for joins in self._joins:
             for place in range(len(joins.rule.atoms)):
                 joins.prepare(place, PLAIN)
 
-    def update(self) -> None:
+    def update(self) -> Deltas:
         """Bring the relation up to date with the deltas of the relations it reads."""
         self.choice = NOTHING
         if self._original is not None and not self._given.stored:
-            self._follow(self._original.delta)
-            return
+            return self._follow(self._original.delta)
         tally = Tally(self._relation.words)
         for joins, columns in zip(self._joins, self._columns, strict=True):
+            if not self._can_derive(joins):
+                continue
             for place, atom in enumerate(joins.rule.atoms):
                 delta = self._catalog.relations[atom.relation].delta
                 sign = -1 if atom.negated else 1
@@ -94,12 +92,7 @@ class Counting:
             self.choice = UPDATE
             tally.merge(given.inserted, np.ones(given.inserted.shape[1], np.int64))
             tally.merge(given.deleted, np.full(given.deleted.shape[1], -1, np.int64))
-        if len(tally):
-            self._relation.delta = self._apply(tally.nonzero())
-
-    def read(self, relation: str, version: Version) -> Words:
-        """Return the rows of one of the relations, sorted."""
-        return self._catalog.relations[relation].rows(version)
+        return {self._head: self._apply(tally.nonzero())} if len(tally) else {}
 
     def check(self) -> None:
         """Assert that every row has a count."""
@@ -107,15 +100,9 @@ class Counting:
             assert run.counts is not None, f"{self._head} has no counts"
             assert (run.counts > 0).all(), f"{self._head} has rows that nothing derives"
 
-    def memory(self) -> Mapping[str, float]:
-        """Return what is to be remembered: nothing."""
-        return {}
-
-    def remember(self, memory: Mapping[str, float]) -> None:
-        """Take back nothing."""
-
-    def restored(self) -> None:
-        """Build what is not stored: nothing."""
+    def _can_derive(self, joins: RuleJoins) -> bool:
+        """Return whether a rule is worth looking at."""
+        return True
 
     def _apply(self, change: Tally) -> Delta:
         relation = self._relation
@@ -145,8 +132,8 @@ class Counting:
             relation.add(inserted, None, counts[new])
         return Delta(inserted, deleted)
 
-    def _apply_one(self, change: Tally, found: Found) -> Delta:
-        """Do what `_apply` does for one row, the usual case, without arrays of one truth value."""
+    def _apply_one(self, change: Tally, found: FoundRows) -> Delta:
+        """Do what `_apply` does for one row, the usual case, without arrays of one element."""
         relation, rows, none = self._relation, change.rows, self._relation.no_rows()
         run = int(found.columns[0, 0])
         counts = found.counts + change.sums
@@ -170,13 +157,14 @@ class Counting:
         is_copy = self._columns[0] == columns and self._relation.domains == other.domains
         return other if is_copy else None
 
-    def _follow(self, delta: Delta) -> None:
-        """Do to a copy what was done to its original: each row has one derivation."""
-        if delta:
-            self.choice = UPDATE
-            inserted, deleted = delta.inserted, delta.deleted
-            self._catalog.meter.found(inserted.shape[1] + deleted.shape[1])
-            self._relation.change(inserted, deleted)
+    def _follow(self, delta: Delta) -> Deltas:
+        """Apply the delta of the original to its copy: each row has one derivation."""
+        if not delta:
+            return {}
+        self.choice = UPDATE
+        inserted, deleted = delta.inserted, delta.deleted
+        self._catalog.meter.found(inserted.shape[1] + deleted.shape[1])
+        return {self._head: self._relation.change(inserted, deleted)}
 
     def _copied(self, relation: str, rows: Words, columns: tuple[int, ...]) -> Words:
         """Return rows of another relation as rows of this one, with some of their columns."""
@@ -185,9 +173,9 @@ class Counting:
         return self._relation.pack(np.ascontiguousarray(codes[list(columns)]))
 
     def _reader(self, driver: int | None) -> Reader:
-        """Atoms before the driver are read after the epoch, those behind it before the epoch."""
+        """Read atoms before the driver as after the epoch, those behind it as before the epoch."""
 
-        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             version = Version.NEW if driver is None or place < driver else Version.OLD
             index = self._catalog.relations[atom.relation].index(order)
             return reading(index, version)

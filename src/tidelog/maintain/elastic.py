@@ -1,10 +1,10 @@
 """Recursive relations: elastic bootstrap and update (the paper's section 3).
 
-State per row: its *level*, the first iteration that derives it (0 for given rows), kept as its
+State per row: its *level*, the first iteration that derives it (0 for given rows), stored as its
 mark; and its *count*, the number of rule instantiations that derive it in that very iteration.
 
 `bootstrap` is semi-naive evaluation that counts (maintain/fixpoint.py). `update` repairs levels and
-counts so that they end as a bootstrap on the new facts would leave them, the paper's Theorem 3.5
+counts so that they equal those of a bootstrap on the new facts, the paper's Theorem 3.5
 (maintain/repair.py). An update that would take longer than a bootstrap is abandoned for one.
 """
 
@@ -13,16 +13,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from tidelog.kernel import join as k
-from tidelog.maintain.catalog import Catalog
+from tidelog.join.joins import HEAD
+from tidelog.join.rules import RuleJoins
+from tidelog.kernel import join_layout as k
 from tidelog.maintain.fixpoint import Fixpoint
-from tidelog.maintain.joins import HEAD
 from tidelog.maintain.repair import Repair
-from tidelog.maintain.rules import RuleJoins
-from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Choice
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Choice, Deltas, Strategy
 from tidelog.maintain.switch import BUDGET, Switch
 from tidelog.plan.lowered import Layer
-from tidelog.store.run import Words
+from tidelog.store.catalog import Catalog
 from tidelog.store.versions import Delta, Version
 
 
@@ -30,8 +29,8 @@ class OverBudgetError(Exception):
     """The update takes too long; a bootstrap is cheaper."""
 
 
-class Elastic:
-    """Keeps the relations of one recursive stratum."""
+class Elastic(Strategy):
+    """Maintains the relations of one recursive stratum."""
 
     name = "elastic"
 
@@ -44,9 +43,8 @@ class Elastic:
         self._shown = catalog.shown(layer)
         self._deadline = float("inf")
         self._is_in_files = False
-        self.choice = NOTHING
         self.budget: float | None = BUDGET
-        """Of a bootstrap's time, for an update that cannot be foretold; None: never give up."""
+        """A share of a bootstrap's time, for an update that cannot be predicted; None: no limit."""
 
     def bootstrap(self) -> None:
         """Compute the relations from scratch."""
@@ -56,7 +54,7 @@ class Elastic:
         self.choice = Choice("bootstrap", BOOTSTRAP.why, levels)
 
     def prepare(self) -> None:
-        """Make ready for small updates."""
+        """Prepare the joins of the level repair."""
         start = time.perf_counter()
         for joins in self._joins:
             for place in range(len(joins.rule.atoms)):
@@ -64,23 +62,22 @@ class Elastic:
                 joins.prepare(place, k.SETTLE)
             joins.prepare(HEAD, k.LOOK_BACK)
         for relation in self._relations.values():
-            relation.primary.table()
+            relation.primary.descriptors()
         self._switch.bootstrap_seconds += time.perf_counter() - start
 
-    def update(self) -> None:
+    def update(self) -> Deltas:
         """Bring the relations up to date; by a bootstrap when an update takes too long."""
         inserted = sum(delta.inserted.shape[1] for delta in self._changes())
         deleted = sum(delta.deleted.shape[1] for delta in self._changes())
         if not inserted and not deleted:
             self.choice = NOTHING
-            return
+            return {}
         allowed, why = float("inf"), ""
         if self.budget is not None:
             verdict = self._switch.verdict(inserted, deleted, self.budget)
             why = verdict.why
             if verdict.seconds is None:
-                self.choice = Choice("bootstrap", why, self._rebuild())
-                return
+                return self._rebuild(why)
             allowed = verdict.seconds
         if self._is_in_files:
             self._read_files()
@@ -88,19 +85,16 @@ class Elastic:
         self._deadline = start + allowed
         repair = Repair(self._catalog, self._joins, self._relations, self._pace)
         try:
-            repair.run()
+            deltas = repair.run()
             self.choice = Choice(UPDATE.what, UPDATE.why, repair.buckets)
             self._switch.updated(inserted, deleted, time.perf_counter() - start)
+            return deltas
         except OverBudgetError:
             for relation in self._relations.values():
                 relation.abort()
-            self.choice = Choice("bootstrap", why, self._rebuild())
+            return self._rebuild(why)
         finally:
             self._deadline = float("inf")
-
-    def read(self, relation: str, version: Version) -> Words:
-        """Return the rows of one of the relations, sorted."""
-        return self._catalog.relations[relation].rows(version)
 
     def check(self) -> None:
         """Assert that every row has a count, and given rows are at level 0."""
@@ -113,27 +107,27 @@ class Elastic:
             assert found.present.all(), f"{name} lacks given rows"
             assert not found.marks.any(), f"{name} has given rows above level 0"
 
-    def memory(self) -> Mapping[str, float]:
-        """Return what is to be remembered: what bootstraps and updates cost."""
-        return self._switch.memory()
+    def statistics(self) -> Mapping[str, float]:
+        """Return what bootstraps and updates have cost."""
+        return self._switch.statistics()
 
-    def remember(self, memory: Mapping[str, float]) -> None:
-        """Take back what `memory` returned."""
-        self._switch.remember(memory)
+    def restore_statistics(self, statistics: Mapping[str, float]) -> None:
+        """Take back what `statistics` returned."""
+        self._switch.restore_statistics(statistics)
 
     def restored(self) -> None:
         """Note that the relations are in files, and nothing is planned."""
         self._is_in_files = True
 
     def _read_files(self) -> None:
-        """Read what an update reads, before its time is taken: files are no sign of a long way."""
+        """Read what an update reads before its clock starts: the budget excludes reading files."""
         bootstrap_seconds = self._switch.bootstrap_seconds
         self.prepare()
         self._switch.bootstrap_seconds = bootstrap_seconds
         read = {atom.relation for joins in self._joins for atom in joins.rule.atoms}
         for name in read.union(self._names):
             for index in self._catalog.relations[name].indexes.values():
-                index.table()
+                index.descriptors()
         self._is_in_files = False
 
     def _changes(self) -> Iterator[Delta]:
@@ -147,18 +141,20 @@ class Elastic:
                     if delta:
                         yield delta
 
-    def _rebuild(self) -> int:
-        """Bootstrap beside the old state; the old one shows the change to the layers above."""
+    def _rebuild(self, why: str) -> Deltas:
+        """Bootstrap beside the old state; return how the new one differs from it."""
         start = time.perf_counter()
         into = {name: relation.empty_copy() for name, relation in self._relations.items()}
         levels = Fixpoint(self._catalog, self._joins, into).run()
+        deltas = {}
         for name, relation in self._relations.items():
             for order in relation.indexes:
-                into[name].index(order).table()
+                into[name].index(order).descriptors()
             into[name].drop_orders(relation.indexes)
-            relation.replace_at_commit(into[name], shown=name in self._shown)
+            deltas[name] = relation.replace_at_commit(into[name], shown=name in self._shown)
         self._switch.bootstrapped(time.perf_counter() - start)
-        return levels
+        self.choice = Choice("bootstrap", why, levels)
+        return deltas
 
     def _pace(self) -> None:
         if time.perf_counter() > self._deadline:

@@ -1,21 +1,20 @@
 """`min` and `max`: the first or last row of a group, in the order of its values.
 
-The source is kept in an order that begins with the group's columns and then the aggregated one. So
-the extreme of a group is found by a search, whatever was deleted, and however large the group is.
+The source has an order that begins with the columns of the group, then the aggregated one. So the
+extreme of a group is found by a search, whatever was deleted, and however large the group is.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
-from tidelog.kernel import table as t
 from tidelog.maintain.aggregate import Array
-from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.group_wise import GroupWise
-from tidelog.maintain.joins import DomainOverflow
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
+from tidelog.store.catalog import Catalog
 from tidelog.store.domain import Domain
 from tidelog.store.versions import Version
 
@@ -23,7 +22,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 class Extremes(GroupWise):
-    """Keeps the smallest or largest value of the groups of a relation."""
+    """Maintains the smallest or largest value of the groups of a relation."""
 
     name = "extremes"
     why = "the first or last row of each group that changes is looked up"
@@ -49,8 +48,8 @@ class Extremes(GroupWise):
         self._order = (*first, *rest)
 
     def prepare(self) -> None:
-        """Make ready for small updates."""
-        self._source.index(self._order).table()
+        """Build the orders that updates read."""
+        self._source.index(self._order).descriptors()
         self._held.prepare()
 
     def _compute(self, groups: Array) -> Array:
@@ -69,16 +68,12 @@ class Extremes(GroupWise):
             bounds.append(words)
         values, found = np.zeros(n, np.int64), np.zeros(n, np.bool_)
         word, shift, mask = (int(part) for part in layout.by_column[self._target])
-        t.extremes(
-            index.table(), layout.words, bounds[0], bounds[1], n, self._aggregation.op == "max",
-            Version.NEW.limit, word, shift, mask, values, found,
+        d.extremes(
+            index.descriptors(), layout.words, bounds[0], bounds[1], n,
+            self._aggregation.op == "max", Version.NEW.limit, word, shift, mask, values, found,
         )  # fmt: skip
-        domain = self._result.domains[-1]
         ordinals = values[found] + self._source.domains[self._target].bias
-        if len(ordinals):
-            for extreme in (int(ordinals.min()), int(ordinals.max())):
-                if not domain.covers(extreme, extreme):
-                    raise DomainOverflow(domain, extreme)
+        self._result.domains[-1].require(ordinals)
         present = groups[:, found].copy()
         for row, column in enumerate(self._aggregation.group):
             present[row] += self._source.domains[column].bias

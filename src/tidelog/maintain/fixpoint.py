@@ -1,6 +1,6 @@
 """Semi-naive evaluation that counts: how a recursive stratum is bootstrapped.
 
-Round after round, rules are joined from the rows that the last round found. A row found for the
+Each round joins the rules from the rows that the last round found. A row found for the
 first time in round l has level l, and its count is the number of rule instantiations that derive it
 in that round. Given rows are at level 0 and count once.
 """
@@ -12,22 +12,28 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel import join as k
+from tidelog.join.gather import Sums, Tally, distinct
+from tidelog.join.joins import AtomReading, Reader, reading
+from tidelog.join.rules import RuleJoins
+from tidelog.kernel import join_layout as k
 from tidelog.kernel import rows as kernel
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.gather import Sums, Tally, distinct
-from tidelog.maintain.joins import Reader, Reading, reading
-from tidelog.maintain.rules import RuleJoins
+from tidelog.kernel.marks import ALIVE
 from tidelog.plan.body import AtomUse
+from tidelog.store.catalog import Catalog
 from tidelog.store.merging import merge
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import ALIVE, NO_MARKS, Run, Words, table_of
+from tidelog.store.run import (
+    NO_MARKS,
+    Run,
+    Words,
+    descriptors_of,
+)
 from tidelog.store.versions import Version
 
 _ROUNDS_OUT_OF_USE = 3
 _MOST_OLDER = 4
-# While rounds go on, level and count of a row are one number, its *tag*, and move as one. Orders
-# other than the primary have neither, and are built again when updates ask for them.
+# During the rounds, level and count of a row are one number, its *tag*. Orders other than the
+# primary have none; updates build them again.
 _COUNT_BITS = 40
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
 _BITMAP_BITS = 28  # 32 MB
@@ -111,7 +117,7 @@ class Fixpoint:
         return np.ascontiguousarray(rows[:, :n]), sums[:n]
 
     def _is_read(self, name: str) -> bool:
-        """Return whether joins have read the relation in this round, beside its newest rows."""
+        """Return whether joins have read older rows of the relation in this round."""
         return any(r == name and at == self._level for (r, _), at in self._last_use.items())
 
     def _drivers(self, joins: RuleJoins) -> Iterator[int | None]:
@@ -129,9 +135,9 @@ class Fixpoint:
         return [Run(self._into[joins.rule.atoms[driver].relation].primary.runs[-1].words)]
 
     def _reader(self, driver: int | None) -> Reader:
-        """Count an instantiation by its first atom with a newest row: before it, older rows."""
+        """Let atoms before the driver read older rows: then each instantiation is found once."""
 
-        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             relation = self._into.get(atom.relation)
             if relation is None:
                 index = self._catalog.relations[atom.relation].index(order)
@@ -145,15 +151,15 @@ class Fixpoint:
             runs = index.runs
             if driver is not None and place < driver and self._fresh[atom.relation]:
                 runs = runs[:-1]
-            return Reading(runs, table_of(runs), ALIVE)
+            return AtomReading(runs, descriptors_of(runs), ALIVE)
 
         return read
 
     def _drop_orders(self, name: str, relation: StoredRelation) -> None:
-        """Drop orders out of use.
+        """Drop orders that are no longer used.
 
-        The first round reads all facts in ways that later rounds, which follow the newest rows, do
-        not; and as sizes change, plans do.
+        The first round reads all facts, and needs other orders than later rounds, which start from
+        the newest rows; and plans change with the sizes of relations.
         """
         if len(relation.indexes) == 1:
             return
@@ -163,7 +169,7 @@ class Fixpoint:
 
 
 def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
-    """Return a bit for each possible row, if there are not many: the quickest way to know rows."""
+    """Return a bit for each possible row, if there are not many: the fastest way to find rows."""
     bits = sum(domain.bits for domain in relation.domains)
     if relation.words > 1 or bits > _BITMAP_BITS:
         return None
@@ -171,9 +177,9 @@ def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
 
 
 def _finished(runs: list[Run]) -> list[Run]:
-    """Return the runs as one, with levels and counts apart; used up on the way.
+    """Return the runs as one, with levels and counts apart; empties `runs` on the way.
 
-    Very large runs are left as they are: there must not be room for all rows twice.
+    Very large runs are not merged: all rows twice would take too much memory.
     """
     if len(runs) > _MOST_OLDER:
         packed = _sorted_at_once(runs)
@@ -231,8 +237,8 @@ def _merge_older(relation: StoredRelation) -> None:
 def _merge_runs(runs: list[Run]) -> None:
     """Merge runs so that few are left, each much smaller than the one before.
 
-    A join looks into every run, so there must not be many; but some recursions find a handful of
-    rows in each of ten thousand rounds, and cannot afford to copy more than that each time.
+    A join searches every run, so there must not be many. But some recursions find a handful of rows
+    in each of ten thousand rounds, and must not copy much more than that each time.
     """
     while len(runs) > 1 and (len(runs) > _MOST_OLDER or len(runs[-1]) * _GROWTH > len(runs[-2])):
         last = runs.pop()

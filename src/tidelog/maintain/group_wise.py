@@ -1,7 +1,7 @@
-"""Aggregates whose results are found group by group.
+"""Aggregates whose results are computed group by group.
 
-A change of the source names the groups that it touches. Each of them gets its result anew, from
-whatever a subclass has to find it quickly: `GroupWise` compares it with the one that is held.
+The delta of the source tells which groups change. A subclass computes their results again, and
+`GroupWise` compares them with the stored ones.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ from contextlib import contextmanager
 import numpy as np
 
 from tidelog.errors import EvaluationError
+from tidelog.join.group_lookup import GroupLookup
 from tidelog.maintain.aggregate import Aggregate, Array
 from tidelog.maintain.calls import Calls
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.group_lookup import GroupLookup
-from tidelog.maintain.joins import DomainOverflow
-from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas
 from tidelog.plan.lowered import Aggregation
+from tidelog.store.catalog import Catalog
 from tidelog.store.relation import without
-from tidelog.store.versions import Version
+from tidelog.store.versions import Delta, Version
 
 
 class GroupWise(Aggregate):
-    """Keeps results that can be computed for given groups."""
+    """Maintains results that can be computed for given groups."""
 
     def __init__(self, catalog: Catalog, aggregation: Aggregation) -> None:
         super().__init__(catalog, aggregation)
         width = len(aggregation.group)
         self._held = GroupLookup(catalog, aggregation.result, tuple(range(width)))
         self._unvalued: list[Array] | None = None
-        """The groups that have been found without a value; None: there must not be any."""
+        """The groups without a value that were found; None: such a group is an error."""
         if aggregation.algebra is not None:
             types = catalog.types(aggregation.source)
             self._calls = Calls(aggregation, types, catalog.codec)
@@ -41,27 +40,29 @@ class GroupWise(Aggregate):
         """Aggregate every group."""
         codes = self._source.unpack(self._source.rows(Version.NEW))
         groups = self._distinct_groups(codes)
-        with self._noting_failures(groups, first=True):
+        with self._noting() as unvalued:
             rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
+        if self._failed is not None:
+            self._replace_failed(self._failed_ordinals(unvalued))
         self._result.replace(rows, None, np.ones(rows.shape[1], np.int64))
         self.choice = BOOTSTRAP
 
     def prepare(self) -> None:
-        """Make ready for small updates."""
+        """Build the orders that updates read."""
         self._held.prepare()
 
-    def update(self) -> None:
-        """Aggregate the groups that the source's change touches again."""
+    def update(self) -> Deltas:
+        """Aggregate the groups again that the delta of the source touches."""
         groups = self._touched_groups()
         self.choice = UPDATE if groups.shape[1] else NOTHING
         if not groups.shape[1]:
-            return
-        with self._noting_failures(groups):
+            return {}
+        with self._noting() as unvalued:
             after = self._catalog.pack(self._aggregation.result, self._compute(groups))
         _, held = self._held.read(groups, Version.NEW)
         before = self._catalog.pack(self._aggregation.result, held)
-        inserted, deleted = without(after, before), without(before, after)
-        self._result.change(inserted, deleted)
+        change = self._result.change(without(after, before), without(before, after))
+        return self._with_failures(change, groups, unvalued)
 
     def check(self) -> None:
         """Assert that the result is that of the source."""
@@ -78,32 +79,30 @@ class GroupWise(Aggregate):
         """Return the result rows of the groups, as ordinals; groups without rows have none."""
 
     def _touched_groups(self) -> Array:
-        """Return the groups to aggregate again: what the source's change touches."""
+        """Return the groups that the delta of the source touches."""
         delta = self._source.delta
         changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
         return self._distinct_groups(self._source.unpack(changed))
 
     # --- groups without a value ---
 
-    @contextmanager
-    def _noting_failures(self, groups: Array, *, first: bool = False) -> Iterator[None]:
-        """Note which of the groups, all that are computed in here, have no value."""
-        with self._noting() as unvalued:
-            yield
-        if self._failed is None:
-            return
-        after = self._failed_ordinals(unvalued)
-        if first:
-            self._keep_failed(after, after[:, :0], first=True)
-        elif after.shape[1] or self._failed.stored:
-            all_of_them = self._catalog.pack(self._failed.name, self._failed_ordinals(groups.T))
-            _, held = self._failed.split(all_of_them)
-            before = self._failed.ordinals(held)
-            self._keep_failed(_lacking(after, before), _lacking(before, after))
+    def _with_failures(self, change: Delta, groups: Array, unvalued: list[Array]) -> Deltas:
+        """Return the deltas of an update that has computed these groups, some without a value."""
+        deltas = {self._result.name: change}
+        failed = self._failed
+        if failed is not None and (unvalued or failed.stored):
+            after = self._failed_ordinals(unvalued)
+            all_of_them = self._catalog.pack(failed.name, self._failed_ordinals(groups.T))
+            _, held = failed.split(all_of_them)
+            before = failed.ordinals(held)
+            deltas[failed.name] = self._change_failed(
+                _not_among(after, before), _not_among(before, after)
+            )
+        return deltas
 
     @contextmanager
     def _noting(self) -> Iterator[list[Array]]:
-        """Have failures noted in the list that is given; where nothing excuses them, raised."""
+        """Yield a list that gets the groups without a value; raise them if they are errors."""
         unvalued: list[Array] = []
         self._unvalued = None if self._failed is None else unvalued
         try:
@@ -126,7 +125,7 @@ class GroupWise(Aggregate):
         return codes.reshape(-1, len(columns)).T + self._source.biases[columns]
 
     def failure(self, row: Array) -> EvaluationError:
-        """Return the error that a group has no value."""
+        """Return the error of a group without a value."""
         columns = list(self._aggregation.group)
         try:
             self._compute(row[: len(columns), None] - self._source.biases[columns])
@@ -141,7 +140,7 @@ class GroupWise(Aggregate):
         return group if group.shape[1] == 1 else np.unique(group, axis=1)
 
 
-def _lacking(rows: Array, others: Array) -> Array:
+def _not_among(rows: Array, others: Array) -> Array:
     """Return the rows, as columns, that are not among others."""
     held = set(map(tuple, others.T.tolist()))
     return rows[:, [tuple(row) not in held for row in rows.T.tolist()]]
@@ -155,7 +154,7 @@ class FromRows(GroupWise):
         self._rows_of = GroupLookup(catalog, aggregation.source, aggregation.group)
 
     def prepare(self) -> None:
-        """Make ready for small updates."""
+        """Build the orders that updates read."""
         super().prepare()
         self._rows_of.prepare()
 
@@ -186,9 +185,5 @@ class FromRows(GroupWise):
         for row, column in enumerate(aggregation.group):
             present[row] += self._source.domains[column].bias
         result = np.vstack([present, np.array(values, np.int64).reshape(1, -1)])
-        if result.shape[1]:
-            domain = self._result.domains[-1]
-            for extreme in (int(result[-1].min()), int(result[-1].max())):
-                if not domain.covers(extreme, extreme):
-                    raise DomainOverflow(domain, extreme)
+        self._result.domains[-1].require(result[-1])
         return result

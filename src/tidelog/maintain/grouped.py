@@ -1,4 +1,4 @@
-"""The change of an aggregate's source, group by group."""
+"""The delta of an aggregate's source, group by group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ChangedGroups:
-    """Which groups change, and the values that come to them or go, sorted by group and value."""
+    """The groups that change, and their inserted and deleted values, sorted by group and value."""
 
     groups: Array
     """The groups as codes of the source."""
@@ -27,23 +27,23 @@ class ChangedGroups:
     """For each value the number of its group."""
     values: Array
     """The values as ordinals."""
-    comes: NDArray[np.bool_]
-    """Which values come; the others go."""
+    inserted: NDArray[np.bool_]
+    """Which values are inserted; the others are deleted."""
 
     def parts(self) -> Iterator[tuple[list[int], list[int]]]:
-        """Yield for each group the values that come and those that go."""
+        """Yield for each group the inserted and the deleted values."""
         ends = np.cumsum(np.bincount(self.which, minlength=self.groups.shape[1])).tolist()
         start = 0
         for end in ends:
-            values, comes = self.values[start:end], self.comes[start:end]
-            yield values[comes].tolist(), values[~comes].tolist()
+            values, inserted = self.values[start:end], self.inserted[start:end]
+            yield values[inserted].tolist(), values[~inserted].tolist()
             start = end
 
 
 def changed_groups(
     source: StoredRelation, aggregation: Aggregation, inserted: Words, deleted: Words
 ) -> ChangedGroups:
-    """Return the change of a source by group."""
+    """Return the delta of a source by group."""
     assert aggregation.target is not None
     codes = source.unpack(np.concatenate([inserted, deleted], axis=1))
     order = _sorted_by(source, (*aggregation.group, aggregation.target), codes)

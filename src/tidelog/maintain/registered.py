@@ -1,16 +1,16 @@
 """Aggregates that are registered from Python, by their algebra.
 
-- An Abelian *group*: the change of a group is added to its sum, and taken away from it. As with
-  sums of numbers (maintain/sums.py), a result row's count is its *support*, the number of rows of
-  its group, and a group without support has no row.
-- A *function of sets*: the sets are a relation of their own, kept as `setof` is (maintain/sets.py);
-  its rows are what is read here, one for each group that changes.
+- An Abelian *group*: inserted values are added to the sum of a group, deleted ones subtracted. As
+  with sums of numbers (maintain/sums.py), a result row's count is its *support*, the number of rows
+  of its group, and a group without support has no row.
+- A *function of sets*: the sets are a relation of their own, maintained as `setof` is
+  (maintain/sets.py); the function is called on each set that changes.
 
-Semigroups are kept by trees (maintain/scans.py). Python is called for each group that changes, and
-for a sum once for each changed row.
+Semigroups are maintained by scan trees (maintain/scans.py). Python is called for each group that
+changes, and for a sum once for each changed row.
 
 A function may fail in a group, and something may excuse it (plan/failing.py). Such a group has no
-row, and is added up from its rows when it is touched.
+result row, and is added up from its rows when it changes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from tidelog.errors import EvaluationError
 from tidelog.maintain.aggregate import Array
 from tidelog.maintain.group_wise import FromRows
 from tidelog.maintain.grouped import ChangedGroups, changed_groups
-from tidelog.maintain.joins import DomainOverflow
-from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.run import Words, sort_words, sorted_order
-from tidelog.store.versions import Delta, Found, Version
+from tidelog.store.versions import Delta, FoundRows, Version
 from tidelog.values.algebra import Group, SetFunction
 
 
@@ -42,12 +41,12 @@ class Registered(FromRows):
 
 
 class SetFunctions(Registered):
-    """Keeps a function of the sets of groups."""
+    """Maintains a function of the sets of groups."""
 
     name = "set function"
     why = "the function is called on each set that changes"
     algebra = "function of a set"
-    state = "the sets are kept on their own, and one result a group"
+    state = "the sets are a relation of their own, and one result a group"
 
     @classmethod
     def takes(cls, aggregation: Aggregation) -> bool:
@@ -56,7 +55,7 @@ class SetFunctions(Registered):
 
 
 class GroupSums(Registered):
-    """Keeps sums in an Abelian group that is given by Python functions."""
+    """Maintains sums in an Abelian group that is given by Python functions."""
 
     name = "group sums"
     why = "the change is added to the sums of its groups, by the functions given"
@@ -72,29 +71,31 @@ class GroupSums(Registered):
         """Add up every group."""
         rows = self._source.rows(Version.NEW)
         change = changed_groups(self._source, self._aggregation, rows, self._source.no_rows())
-        with self._noting_failures(change.groups, first=True):
+        with self._noting() as unvalued:
             words, support = self._from_values(change)
+        if self._failed is not None:
+            self._replace_failed(self._failed_ordinals(unvalued))
         order = sorted_order(words)
         result = np.ascontiguousarray(words[:, order])
         self._result.replace(result, None, support[order])
         self.choice = BOOTSTRAP
 
-    def update(self) -> None:
+    def update(self) -> Deltas:
         """Add the change of the source to its groups."""
         groups = self._touched_groups()
         self.choice = UPDATE if groups.shape[1] else NOTHING
         if not groups.shape[1]:
-            return
+            return {}
         delta = self._source.delta
         change = changed_groups(self._source, self._aggregation, delta.inserted, delta.deleted)
         numbers, held = self._held.read(change.groups, Version.NEW)
         before = self._result.pack_ordinals(held)
         found = self._result.find(before)
-        with self._noting_failures(groups):
+        with self._noting() as unvalued:
             after, support, kept = self._added(change, numbers, held[-1], found.counts)
             fresh, fresh_support = self._from_values(self._all_of(self._without_row(groups)))
         same = kept & (after == before).all(axis=0)
-        self._result.set_counts(Found(found.columns[:, same].copy()), support[same])
+        self._result.set_counts(FoundRows(found.columns[:, same].copy()), support[same])
         moved = kept & ~same
         inserted = np.concatenate([after[:, moved], fresh], axis=1)
         supports = np.concatenate([support[moved], fresh_support])
@@ -104,48 +105,48 @@ class GroupSums(Registered):
         relation = self._result
         relation.remove(deleted)
         relation.add(inserted, None, supports[order])
-        relation.delta = Delta(inserted, deleted)
+        return self._with_failures(Delta(inserted, deleted), groups, unvalued)
 
     # --- adding up ---
 
     def _added(
         self, change: ChangedGroups, numbers: Array, held: Array, support: Array
     ) -> tuple[Words, Array, NDArray[np.bool_]]:
-        """Return the rows of groups that have one after a change, their support, which remain."""
+        """Return the changed rows of groups, their support, and which groups still have a row."""
         parts = list(change.parts())
         values = held.copy()
         support = support.copy()
         for i, number in enumerate(numbers.tolist()):
-            comes, goes = parts[number]
-            support[i] += len(comes) - len(goes)
+            inserted, deleted = parts[number]
+            support[i] += len(inserted) - len(deleted)
             if not support[i]:
                 continue
             group = change.groups[:, number]
             try:
                 ordinals = self._group_ordinals(group)
-                values[i] = self._calls.changed(int(held[i]), comes, goes, ordinals)
+                values[i] = self._calls.changed(int(held[i]), inserted, deleted, ordinals)
             except EvaluationError as error:
                 self._fail(group, error)
                 support[i] = 0
         kept = support > 0
-        self._require_room(values[kept])
+        self._result.domains[-1].require(values[kept])
         values[~kept] = self._result.domains[-1].bias
         return self._packed(change.groups[:, numbers], values), support, kept
 
     def _from_values(self, change: ChangedGroups) -> tuple[Words, Array]:
-        """Return the rows of groups all of whose values come, and their support."""
+        """Return the rows of groups whose values are all inserted, and their support."""
         values, support, kept = [], [], []
-        for number, (comes, _) in enumerate(change.parts()):
+        for number, (inserted, _) in enumerate(change.parts()):
             group = change.groups[:, number]
             try:
-                values.append(self._calls.result(comes, self._group_ordinals(group)))
+                values.append(self._calls.result(inserted, self._group_ordinals(group)))
             except EvaluationError as error:
                 self._fail(group, error)
                 continue
-            support.append(len(comes))
+            support.append(len(inserted))
             kept.append(number)
         ordinals = np.array(values, np.int64)
-        self._require_room(ordinals)
+        self._result.domains[-1].require(ordinals)
         groups = change.groups[:, np.array(kept, np.int64)]
         return self._packed(groups, ordinals), np.array(support, np.int64)
 
@@ -167,13 +168,6 @@ class GroupSums(Registered):
         columns = self._aggregation.group
         biases = (self._source.domains[column].bias for column in columns)
         return [code + bias for code, bias in zip(group.tolist(), biases, strict=True)]
-
-    def _require_room(self, ordinals: Array) -> None:
-        domain = self._result.domains[-1]
-        if len(ordinals):
-            for extreme in (int(ordinals.min()), int(ordinals.max())):
-                if not domain.covers(extreme, extreme):
-                    raise DomainOverflow(domain, extreme)
 
     def _packed(self, groups: Array, ordinals: Array) -> Words:
         codes = np.vstack([groups, ordinals[None, :] - self._result.domains[-1].bias])

@@ -1,12 +1,12 @@
-"""The level repair: how a recursive stratum follows a change.
+"""The level repair: how a recursive stratum is updated.
 
 Levels are shortest hyperpath lengths, and are repaired as such:
 
-1. *Lose.* Rows taken out, by increasing old level, take with them the instantiations they are in. A
-   row whose count reaches 0 is affected, and is taken out in its turn.
-2. *Look back.* Each affected row asks once for its instantiations among the rows that are left.
-3. *Settle.* Rows get their new level, by increasing level, together with what was inserted; each
-   settled row brings the instantiations it now completes.
+1. *Lose.* Removed rows, by increasing old level, remove the instantiations they are in. A row whose
+   count reaches 0 is affected, and is removed in its turn.
+2. *Look back.* The instantiations of each affected row among the remaining rows are found once.
+3. *Settle.* Rows get their new level, by increasing level, together with the inserted rows; each
+   settled row adds the instantiations that it completes.
 
 A row of a lower relation counts as a row at level 0, and the absence of a row under negation as a
 row of the complement.
@@ -14,7 +14,7 @@ row of the complement.
 All rows of one level, of all relations, form a *bucket* and are processed at once. They are flagged
 meanwhile: an instantiation with several rows in the bucket belongs to the first of them, so atoms
 before the driver do not see flagged rows. In Lose a flagged row keeps its old level; in Settle it
-has the bucket's level, and its old one tells whether an instantiation was accounted before.
+has the bucket's level, and its old one tells whether an instantiation was counted before.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel import join as k
+from tidelog.join.failures import check_failures
+from tidelog.join.gather import distinct
+from tidelog.join.joins import HEAD, AtomReading, Reader, reading
+from tidelog.join.rules import RuleJoins
+from tidelog.kernel import join_layout as k
 from tidelog.kernel import repair as kernel
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.failures import check_failures
-from tidelog.maintain.gather import distinct
-from tidelog.maintain.joins import HEAD, Reader, Reading, reading
-from tidelog.maintain.rules import RuleJoins
-from tidelog.maintain.waiting import Waiting
+from tidelog.kernel.marks import ALIVE, DEAD, DEAD_NOW, FLAG
+from tidelog.maintain.settle_queue import SettleQueue
+from tidelog.maintain.strategy import Deltas
 from tidelog.maintain.walk import Walk
-from tidelog.plan.body import AtomUse
+from tidelog.plan.body import AtomUse, OnFailure
+from tidelog.store.catalog import Catalog
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import ALIVE, Run, Words, sorted_order
+from tidelog.store.run import Run, Words, sorted_order
 from tidelog.store.versions import Delta, Version
 
 Levels = NDArray[np.int64]
@@ -65,20 +67,22 @@ class Repair:
         self.buckets = 0
         self.affected = 0
 
-    def run(self) -> None:
-        """Repair all levels and counts, and set the deltas."""
+    def run(self) -> Deltas:
+        """Repair all levels and counts; return the deltas."""
         affected = self._lose()
         self.affected = sum(rows.shape[1] for rows in affected.values())
-        waiting = {name: Waiting(relation) for name, relation in self._relations.items()}
-        self._look_back(affected, waiting)
-        self._settle(waiting)
-        for name, relation in self._relations.items():
-            relation.delta = Delta(_added(relation), _removed(relation, affected[name]))
+        queues = {name: SettleQueue(relation) for name, relation in self._relations.items()}
+        self._look_back(affected, queues)
+        self._settle(queues)
+        return {
+            name: Delta(_added(relation), _removed(relation, affected[name]))
+            for name, relation in self._relations.items()
+        }
 
     # --- 1: lose ---
 
     def _lose(self) -> dict[str, Words]:
-        """Take out what was deleted and all that depends on it; return the rows taken out."""
+        """Remove the deleted rows and all that depends on them; return the removed rows."""
         buckets: dict[int, dict[str, list[Words]]] = {0: {}}
         for name in self._relations:
             deleted = self._catalog.given[name].delta.deleted
@@ -97,11 +101,11 @@ class Repair:
             for name, rows in bucket.items():
                 taken[name].append(rows)
                 if flagged:
-                    self._mark(name, rows, k.FLAG | level)
-            runs = {name: _marked(rows, k.FLAG | level) for name, rows in bucket.items()}
+                    self._mark(name, rows, FLAG | level)
+            runs = {name: _marked(rows, FLAG | level) for name, rows in bucket.items()}
             for joins in self._joins:
                 head = joins.rule.head.relation
-                for driver, run in self._drivers(joins, level, runs, came=False):
+                for driver, run in self._drivers(joins, level, runs, inserted=False):
                     reader = self._lose_reader(driver, level)
                     for instances in joins.run(driver, k.LOSE, reader, [run]):
                         assert instances.fires is not None
@@ -110,18 +114,18 @@ class Repair:
                         self._pace()
             if flagged:
                 for name, rows in bucket.items():
-                    self._mark(name, rows, k.DEAD_NOW)
+                    self._mark(name, rows, DEAD_NOW)
         affected = {
             name: _union(parts) if parts else self._relations[name].no_rows()
             for name, parts in taken.items()
         }
         if self._is_linear:
             for name, rows in affected.items():
-                self._mark(name, rows, k.DEAD_NOW)
+                self._mark(name, rows, DEAD_NOW)
         return affected
 
     def _walk_lost(self, buckets: dict[int, dict[str, list[Words]]]) -> tuple[str, Words]:
-        """Take out what buckets above level 0 have, and all that depends on it."""
+        """Remove the rows of buckets above level 0, and all that depends on them."""
         (name,) = self._relations
         by_level = sorted((level, _union(bucket[name])) for level, bucket in buckets.items())
         rows = np.concatenate([rows for _, rows in by_level], axis=1)
@@ -134,11 +138,11 @@ class Repair:
         return name, lost
 
     def _lose_reader(self, driver: int, level: int) -> Reader:
-        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             if atom.relation in self._relations:
                 return self._own(atom, order, before_driver=place < driver)
-            # Lower rows are taken out in the first bucket: after it, and before the driver in it,
-            # those that the epoch changes are not there any more.
+            # Lower rows are removed in the first bucket: after it, and before the driver in it, the
+            # changed rows are gone.
             still_there = level == 0 and place > driver
             if atom.negated:
                 version = Version.OLD if still_there else Version.EITHER
@@ -149,15 +153,21 @@ class Repair:
         return read
 
     def _take_counts(self, head: str, rows: Words, fires: Levels) -> Iterator[tuple[int, Words]]:
-        """Take lost instantiations from the counts of their heads; yield rows that reach 0."""
+        """Subtract lost instantiations from the counts of their heads; yield rows that reach 0."""
         relation = self._relations[head]
-        relation.touched = True
         primary = relation.primary
         n = rows.shape[1]
         lost = np.empty(n, np.int64)
-        log = primary.counts_log
-        zeros, log.used = kernel.lose(
-            primary.table(), primary.layout.words, rows, fires, n, log.room_for(n), log.used, lost
+        undo = relation.counts_undo()
+        zeros, undo.used = kernel.lose(
+            primary.descriptors(),
+            primary.layout.words,
+            rows,
+            fires,
+            n,
+            undo.room_for(n),
+            undo.used,
+            lost,
         )
         assert zeros >= 0, f"negative counts in {head}"
         if zeros:
@@ -169,8 +179,8 @@ class Repair:
 
     # --- 2: look back ---
 
-    def _look_back(self, affected: dict[str, Words], waiting: dict[str, Waiting]) -> None:
-        """Find the derivations that affected rows have left."""
+    def _look_back(self, affected: dict[str, Words], queues: dict[str, SettleQueue]) -> None:
+        """Find the remaining derivations of affected rows."""
         for name, rows in affected.items():
             if rows.shape[1] == 0:
                 continue
@@ -179,11 +189,11 @@ class Repair:
                     continue
                 for instances in joins.run(HEAD, k.LOOK_BACK, self._back_reader(), [Run(rows)]):
                     assert instances.fires is not None
-                    waiting[name].offer(instances.rows, instances.fires, 0)
+                    queues[name].offer(instances.rows, instances.fires, 0)
                     self._pace()
 
     def _back_reader(self) -> Reader:
-        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             if atom.relation in self._relations:
                 return self._own(atom, order, before_driver=False)
             return self._lower(atom, order, Version.EITHER if atom.negated else Version.KEPT)
@@ -192,29 +202,29 @@ class Repair:
 
     # --- 3: settle ---
 
-    def _settle(self, waiting: dict[str, Waiting]) -> None:
+    def _settle(self, queues: dict[str, SettleQueue]) -> None:
         """Give rows their new levels, from the smallest on."""
         for name in self._relations:
             inserted = self._catalog.given[name].delta.inserted
             if inserted.shape[1]:
-                waiting[name].offer(inserted, np.zeros(inserted.shape[1], np.int64), 0)
-        for held in waiting.values():
-            held.level_above(-1)
+                queues[name].offer(inserted, np.zeros(inserted.shape[1], np.int64), 0)
+        for queue in queues.values():
+            queue.level_above(-1)
         settled: dict[str, list[tuple[Words, Levels, Levels]]] = {
             name: [] for name in self._relations
         }
-        level = 0  # the first bucket also brings what lower relations gained
+        level = 0  # the first bucket also has the inserted rows of lower relations
         while level >= 0:
             if level > 0 and self._walks(k.SETTLE):
-                name, walked = self._walk_settled(waiting)
+                name, walked = self._walk_settled(queues)
                 settled[name].append(walked)
                 break
             self.buckets += 1
             self._catalog.meter.settles(level)
             flagged = level == 0 or not self._is_linear
             bucket = {}
-            for name, held in waiting.items():
-                rows, counts = held.take(level)
+            for name, queue in queues.items():
+                rows, counts = queue.take(level)
                 if rows.shape[1]:
                     if len(counts) > 1:
                         order = sorted_order(rows)
@@ -226,18 +236,19 @@ class Repair:
                         bucket[name] = self._flagged(name, rows)
             for joins in self._joins:
                 head = joins.rule.head.relation
-                for driver, run in self._drivers(joins, level, bucket, came=True):
+                for driver, run in self._drivers(joins, level, bucket, inserted=True):
+                    from_lower = joins.rule.atoms[driver].relation not in self._relations
+                    reader = self._settle_reader(driver, level, from_lower=from_lower)
                     for instances in joins.run(
-                        driver, k.SETTLE, self._settle_reader(driver, level), [run], level,
-                        self._after_reader(),
-                    ):  # fmt: skip
+                        driver, k.SETTLE, reader, [run], level, self._after_reader()
+                    ):
                         assert instances.fires is not None
-                        waiting[head].offer(instances.rows, instances.fires, level)
+                        queues[head].offer(instances.rows, instances.fires, level)
                         self._pace()
             if flagged:
                 for name, run in bucket.items():
                     self._mark(name, run.words, level)
-            above = [held.level_above(level) for held in waiting.values()]
+            above = [queue.level_above(level) for queue in queues.values()]
             level = min((at for at in above if at >= 0), default=-1)
         for name, parts in settled.items():
             if parts:
@@ -251,18 +262,19 @@ class Repair:
                 )  # fmt: skip
 
     def _walk_settled(
-        self, waiting: Mapping[str, Waiting]
+        self, queues: Mapping[str, SettleQueue]
     ) -> tuple[str, tuple[Words, Levels, Levels]]:
-        """Settle what waits above level 0, and what it leads to."""
+        """Settle the rows that wait above level 0, and those that they lead to."""
         (name,) = self._relations
 
         def check(joins: RuleJoins, driver: int, rows: Words) -> None:
-            check_failures(
-                self._catalog, joins.rule, driver, self._after_reader(), [Run(_union([rows]))]
-            )
+            if joins.rule.on_failure is OnFailure.RAISE:
+                check_failures(
+                    self._catalog, joins.rule, driver, self._after_reader(), [Run(_union([rows]))]
+                )
 
         walk = self._walk(k.SETTLE, lambda driver: self._settle_reader(driver, 1))
-        parts = walk.settle(waiting[name], self._pace, check)
+        parts = walk.settle(queues[name], self._pace, check)
         self.buckets += walk.levels
         return name, parts
 
@@ -273,7 +285,7 @@ class Repair:
         """
         primary = self._relations[name].primary
         marks = np.empty(rows.shape[1], np.int32)
-        kernel.old_levels(primary.table(), primary.layout.words, rows, rows.shape[1], marks)
+        kernel.old_levels(primary.descriptors(), primary.layout.words, rows, rows.shape[1], marks)
         return Run(rows, marks)
 
     def _enter(self, name: str, rows: Words, counts: Levels) -> Run:
@@ -287,7 +299,7 @@ class Repair:
         self, relation: StoredRelation, rows: Words, marks: NDArray[np.int32], counts: Levels
     ) -> None:
         """Write marks and counts of sorted rows; add those that are not there."""
-        found = relation.find(rows, k.DEAD_NOW)
+        found = relation.find(rows, DEAD_NOW)
         present = found.present
         if present.all():
             relation.set_counts(found, counts)
@@ -300,12 +312,18 @@ class Repair:
             new = ~present
             relation.add(np.ascontiguousarray(rows[:, new]), marks[new], counts[new])
 
-    def _settle_reader(self, driver: int, level: int) -> Reader:
-        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+    def _settle_reader(self, driver: int, level: int, *, from_lower: bool = False) -> Reader:
+        """Return what atoms read while rows are settled.
+
+        Inserted rows of lower relations belong to the first bucket. An instantiation with such a
+        row is new, whatever its other rows were before. So it is found from the first of these
+        rows (`from_lower`), not from a row of the stratum whose level decreases.
+        """
+
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             if atom.relation in self._relations:
-                return self._own(atom, order, before_driver=place < driver)
-            # What lower relations gained enters with the first bucket.
-            not_yet = level == 0 and place < driver
+                return self._own(atom, order, before_driver=place < driver and not from_lower)
+            not_yet = level == 0 and (place < driver or not from_lower)
             if atom.negated:
                 return self._lower(atom, order, Version.EITHER if not_yet else Version.NEW)
             return self._lower(atom, order, Version.KEPT if not_yet else Version.NEW)
@@ -315,7 +333,7 @@ class Repair:
     def _after_reader(self) -> Reader:
         """Read what is settled so far, and lower relations after the epoch."""
 
-        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> Reading:
+        def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             if atom.relation in self._relations:
                 return self._own(atom, order, before_driver=False)
             return self._lower(atom, order, Version.NEW)
@@ -348,12 +366,12 @@ class Repair:
     # --- reading and marking ---
 
     def _drivers(
-        self, joins: RuleJoins, level: int, bucket: Mapping[str, Run], *, came: bool
+        self, joins: RuleJoins, level: int, bucket: Mapping[str, Run], *, inserted: bool
     ) -> Iterator[tuple[int, Run]]:
         """Yield the atoms to join a rule from, and their rows: those of the bucket.
 
-        With the first bucket also what lower relations gained (`came`), or what they lost. What
-        came was not there before, so its old level is DEAD_NOW.
+        With the first bucket also the `inserted` rows of lower relations, or the deleted ones.
+        Inserted rows were not there before, so their old level is DEAD_NOW.
         """
         for place, atom in enumerate(joins.rule.atoms):
             if atom.relation in self._relations:
@@ -361,17 +379,21 @@ class Repair:
                     yield place, bucket[atom.relation]
             elif level == 0:
                 delta = self._catalog.relations[atom.relation].delta
-                rows = delta.inserted if came != atom.negated else delta.deleted
+                rows = delta.inserted if inserted != atom.negated else delta.deleted
                 if rows.shape[1]:
-                    yield place, _marked(rows, k.FLAG | k.DEAD_NOW if came else k.FLAG)
+                    yield place, _marked(rows, FLAG | DEAD_NOW if inserted else FLAG)
 
-    def _own(self, atom: AtomUse, order: tuple[int, ...], *, before_driver: bool) -> Reading:
+    def _own(self, atom: AtomUse, order: tuple[int, ...], *, before_driver: bool) -> AtomReading:
         index = self._relations[atom.relation].index(order)
-        return Reading(
-            index.all_runs(), index.table(), ALIVE, uses_level=True, excludes_flagged=before_driver
+        return AtomReading(
+            index.all_runs(),
+            index.descriptors(),
+            ALIVE,
+            uses_level=True,
+            excludes_flagged=before_driver,
         )
 
-    def _lower(self, atom: AtomUse, order: tuple[int, ...], version: Version) -> Reading:
+    def _lower(self, atom: AtomUse, order: tuple[int, ...], version: Version) -> AtomReading:
         return reading(self._catalog.relations[atom.relation].index(order), version)
 
     def _mark(self, name: str, rows: Words, mark: int) -> None:
@@ -397,6 +419,4 @@ def _added(relation: StoredRelation) -> Words:
 def _removed(relation: StoredRelation, affected: Words) -> Words:
     if affected.shape[1] == 0:
         return affected
-    return np.ascontiguousarray(
-        affected[:, relation.find(affected, k.DEAD - 1).marks == k.DEAD_NOW]
-    )
+    return np.ascontiguousarray(affected[:, relation.find(affected, DEAD - 1).marks == DEAD_NOW])

@@ -1,15 +1,15 @@
 """`concat`, user-given semigroups, and extremes of values that only Python can compare.
 
-What they have in common is an operation that is associative and cannot be undone. A scan tree over
-the source (store/scan_tree.py) keeps partial results: for a changed row O(log n) of them are
-renewed, whether it came or went, and the result of its group is put together from O(log n). A
-deleted maximum does not make anybody look through its group.
+Their operations are associative, but have no inverse. A scan tree over the source
+(store/scan_tree.py) stores partial results: an inserted or deleted row updates O(log n) of them,
+and the result of its group is combined from O(log n). So deleting a maximum does not require a scan
+of its group.
 
     A[x] = s  :-  s = max s : { D(x, y, z, s) }        A[x] = scan(D, [x, -inf, ..], [x, +inf, ..])
 
-The text of a `concat` over n rows has to be written out when it changes, O(its length): in the tree
-it is a rope, a tree of pieces that share what has not changed. Each such text is a new symbol, and
-symbols are kept for as long as the database is.
+The text of a `concat` has to be written out when it changes, O(its length). In the tree it is a
+rope, a tree of pieces that shares what has not changed. Each such text is a new symbol, and symbols
+are never freed.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ import numpy as np
 
 from tidelog.errors import EvaluationError
 from tidelog.maintain.aggregate import Array
-from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.group_wise import GroupWise
-from tidelog.maintain.joins import DomainOverflow
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
+from tidelog.store.catalog import Catalog
 from tidelog.store.scan_operations import Combined, Concat, Extreme, text_of
-from tidelog.store.scan_tree import NOTHING, Key, Scan
+from tidelog.store.scan_tree import NOTHING, Key, ScanOperation
 from tidelog.store.value_tree import ValueTree, key_part, value_tree
 from tidelog.values.algebra import Semigroup
 
 
 class Scans(GroupWise):
-    """Keeps the results of an associative operation on the groups of a relation."""
+    """Maintains the results of an associative operation on the groups of a relation."""
 
     name = "scans"
-    why = "a tree of partial results is renewed from the rows that change to its root"
+    why = "the partial results of a scan tree are updated from the changed rows to its root"
     algebra = "semigroup"
     state = "a scan tree of partial results over the rows"
     reads_source = False
@@ -56,12 +55,12 @@ class Scans(GroupWise):
         self._encode = catalog.codec.encoder(aggregation.result_type)
 
     def prepare(self) -> None:
-        """Make ready for small updates."""
+        """Build the tree, and the order that updates read."""
         self._tree()
         self._held.prepare()
 
     def _tree(self) -> ValueTree:
-        """Return the tree, which other aggregates may share; it is built for the first of them."""
+        """Return the tree, which other aggregates may share; it is built on first use."""
         aggregation, catalog = self._aggregation, self._catalog
         rest = tuple(column for column in aggregation.order if column not in aggregation.group)
         return value_tree(
@@ -92,20 +91,18 @@ class Scans(GroupWise):
                     found.append(number)
             except EvaluationError as error:
                 self._fail(groups[:, number], error)
-        domain = self._result.domains[-1]
-        for value in (min(values), max(values)) if values else ():
-            if not domain.covers(value, value):
-                raise DomainOverflow(domain, value)
-        return np.vstack([ordinals[:, found], np.array(values, np.int64).reshape(1, -1)])
+        results = np.array(values, np.int64)
+        self._result.domains[-1].require(results)
+        return np.vstack([ordinals[:, found], results.reshape(1, -1)])
 
     # --- operations ---
 
     @property
     def _identity(self) -> object:
-        """What tells the operation from others on the same tree."""
+        """Identifies the operation among others on the same tree."""
         return (self._aggregation.op, self._aggregation.algebra)
 
-    def _scan(self) -> Scan:
+    def _scan(self) -> ScanOperation:
         codec, op = self._catalog.codec, self._aggregation.op
         algebra = self._aggregation.algebra
         if isinstance(algebra, Semigroup):
@@ -114,7 +111,9 @@ class Scans(GroupWise):
             return Concat(codec.symbols.items)
         return Extreme(min if op == "min" else max, key_part(self._target_type, codec))
 
-    def _result_of(self, tree: ValueTree, start: Key, scan: Scan, group: list[int]) -> int | None:
+    def _result_of(
+        self, tree: ValueTree, start: Key, scan: ScanOperation, group: list[int]
+    ) -> int | None:
         """Return the ordinal of a group's result, None for a group without rows."""
         if self._aggregation.algebra is not None:
             partial = self._calls.computed(lambda: tree.fold(start, scan), group)

@@ -1,4 +1,4 @@
-"""`setof`: the change of a group is put into its set, and taken out of it.
+"""`setof`: the delta of a group is applied to its set.
 
 This is the CReaM algorithm of Mohapatra and Genesereth ("Maintaining Materialized Aggregate
 Views"). In their terms, with X the variables that are not aggregated and r the aggregated body:
@@ -8,20 +8,20 @@ Views"). In their terms, with X the variables that are not aggregated and r the 
     v-(X, S)        :- D = setof(y, r+(X, y)), v(X, S).         the differential rules:
     v+(X, S u D)    :- D = setof(y, r+(X, y)), v(X, S).         r is not read, only its change
 
-and so with r- and the difference of sets; a group that has no set yet begins with the empty one,
-and an empty set has no row here. If the head of the rule does not keep all of X, two groups may
-show equal sets, and a change would not say which of them it means. CReaM then keeps an *auxiliary
-view* with all of X, and counts its rows into the visible one. Lowering (plan/aggregates.py) always
-does so: the result relation of an aggregate has all of X and is what is kept here, and the rule
-around the aggregate is a rule like any other, whose rows are counted (maintain/counting.py). A
-visible row goes with the last group that shows it.
+and so with r- and the difference of sets. A new group begins with the empty set, and an empty set
+has no row. If the head of the rule does not have all of X, two groups may have equal sets, and it
+is not clear which of them a change means. CReaM then maintains an *auxiliary view* with all of X,
+and counts its rows into the visible one. Lowering (plan/aggregates.py) always does so: the result
+relation of an aggregate has all of X and is maintained here, and the rule around the aggregate is a
+rule like any other, whose rows are counted (maintain/counting.py). A visible row is deleted with
+the last group that derives it.
 
-Bodies may find a value of a group more than once. So r is a relation of (X, y) whose count says how
-often; only the first and the last time are a change. Lowering makes it, if the body is not such a
-relation by itself.
+A body may derive a value of a group more than once. So r is a relation of (X, y) with counts; only
+the first and the last derivation are a change. Lowering makes it if the body is not such a relation
+by itself.
 
-A set is a number (store/sets.py), so the result's row is all that is kept of a group, and each
-changed row costs O(log n) for a set of n elements.
+A set is a dictionary id (store/sets.py), so the result row is all that is stored for a group, and
+each changed row costs O(log n) for a set of n elements.
 """
 
 from __future__ import annotations
@@ -29,22 +29,21 @@ from __future__ import annotations
 import numpy as np
 
 from tidelog.maintain.aggregate import Array
-from tidelog.maintain.catalog import Catalog
 from tidelog.maintain.group_wise import FromRows
 from tidelog.maintain.grouped import ChangedGroups, changed_groups
-from tidelog.maintain.joins import DomainOverflow
-from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas
 from tidelog.plan.lowered import Aggregation
+from tidelog.store.catalog import Catalog
 from tidelog.store.run import Words, sort_words
 from tidelog.store.sets import EMPTY
 from tidelog.store.versions import Version
 
 
 class Sets(FromRows):
-    """Keeps the sets of the values of the groups of a relation."""
+    """Maintains the sets of the values of the groups of a relation."""
 
     name = "sets"
-    why = "the change is put into the set of its group"
+    why = "the change is applied to the set of its group"
     algebra = "set"
     reads_source = False
     state = "one set a group, a tree that shares its nodes with other sets"
@@ -58,10 +57,10 @@ class Sets(FromRows):
         super().__init__(catalog, aggregation)
         assert aggregation.target is not None
         self._target = aggregation.target
-        self._table = catalog.codec.sets(aggregation.result_type)
+        self._dictionary = catalog.codec.sets(aggregation.result_type)
 
     def bootstrap(self) -> None:
-        """Put every group together."""
+        """Build the set of every group."""
         rows = self._source.rows(Version.NEW)
         change = changed_groups(self._source, self._aggregation, rows, self._source.no_rows())
         none = np.empty(0, np.int64)
@@ -71,22 +70,22 @@ class Sets(FromRows):
         self.choice = BOOTSTRAP
 
     def prepare(self) -> None:
-        """Make ready for small updates: only the result is read."""
+        """Build the order of the result that updates read."""
         self._held.prepare()
 
-    def update(self) -> None:
-        """Follow the change of the source."""
+    def update(self) -> Deltas:
+        """Apply the delta of the source to the sets of its groups."""
         delta = self._source.delta
         self.choice = UPDATE if delta else NOTHING
         if not delta:
-            return
+            return {}
         change = changed_groups(self._source, self._aggregation, delta.inserted, delta.deleted)
         numbers, held = self._held.read(change.groups, Version.NEW)
         before, after = self._changed_sets(change, numbers, held[-1])
         differs = before != after
         deleted = self._set_rows(change.groups[:, differs], before[differs])
         inserted = self._set_rows(change.groups[:, differs], after[differs])
-        self._result.change(inserted, deleted)
+        return {self._result.name: self._result.change(inserted, deleted)}
 
     # --- sets ---
 
@@ -96,7 +95,7 @@ class Sets(FromRows):
         """Return the sets of the groups before and after; `held` are those of some of them."""
         before = np.full(change.groups.shape[1], EMPTY, np.int64)
         before[numbers] = held
-        after = self._table.changed(before, change.which, change.values, change.comes)
+        after = self._dictionary.changed(before, change.which, change.values, change.inserted)
         return before, after
 
     def _set_rows(self, groups: Array, sets: Array) -> Words:
@@ -104,13 +103,10 @@ class Sets(FromRows):
         kept = sets != EMPTY
         groups, sets = groups[:, kept], sets[kept]
         domain = self._result.domains[-1]
-        if len(sets):
-            for extreme in (int(sets.min()), int(sets.max())):
-                if not domain.covers(extreme, extreme):
-                    raise DomainOverflow(domain, extreme)
+        domain.require(sets)
         codes = np.vstack([groups, sets[None, :] - domain.bias])
         return sort_words(self._result.pack(np.ascontiguousarray(codes)))
 
     def _value(self, rows: Array) -> int:
-        """Return the number of the set of a group's rows: what `check` compares with."""
-        return self._table.number(rows[self._target].tolist())
+        """Return the id of the set of a group's rows, for `check`."""
+        return self._dictionary.number(rows[self._target].tolist())

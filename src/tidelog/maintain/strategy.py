@@ -1,17 +1,19 @@
-"""What every strategy can do.
+"""The interface of all strategies, and its defaults.
 
-A strategy keeps the relations of one layer. Rows, levels and counts live in the store; `memory` is
-what a strategy knows besides, such as how long its last bootstrap took.
+A strategy maintains the relations of one layer. Rows, levels and counts live in the store.
+Whatever else a strategy has learnt, such as the time its last bootstrap took, are its `statistics`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from tidelog.store.run import Words
-from tidelog.store.versions import Version
+from tidelog.store.versions import Delta
+
+Deltas = Mapping[str, Delta]
+"""The net changes of an epoch, by relation. A relation that is missing has not changed."""
 
 
 @dataclass(frozen=True)
@@ -30,33 +32,33 @@ UPDATE = Choice("update")
 NOTHING = Choice("nothing to do", "nothing it reads has changed")
 
 
-class Strategy(Protocol):
-    """Keeps the relations of one layer up to date."""
+class Strategy(ABC):
+    """Maintains the relations of one layer."""
 
-    name: str
-    choice: Choice
+    name = ""
+    choice = NOTHING
     """What the last `bootstrap` or `update` did."""
 
+    @abstractmethod
     def bootstrap(self) -> None:
-        """Compute the relations from the relations below. Nothing is open: no epoch, no log."""
+        """Compute the relations from the relations below. This happens outside of epochs."""
 
-    def prepare(self) -> None:
-        """Make ready for small updates: plan their joins, and build the orders that they read."""
+    def prepare(self) -> None:  # noqa: B027  optional
+        """Plan the joins of small updates, and build the orders that they read."""
 
-    def update(self) -> None:
-        """Follow the deltas of the relations below: write the epoch's rows, and the own deltas."""
+    @abstractmethod
+    def update(self) -> Deltas:
+        """Follow the deltas of the relations below: write the epoch's rows, return their deltas."""
 
-    def read(self, relation: str, version: Version) -> Words:
-        """Return the rows of one of the relations, sorted."""
+    def check(self) -> None:  # noqa: B027  optional
+        """Assert that the state is sound. A debugging aid, and slow."""
 
-    def check(self) -> None:
-        """Assert that the state is sound: a debugging aid, as slow as it likes."""
+    def statistics(self) -> Mapping[str, float]:
+        """Return what the strategy has learnt, to be saved with the relations."""
+        return {}
 
-    def memory(self) -> Mapping[str, float]:
-        """Return what is to be remembered beside the store."""
+    def restore_statistics(self, statistics: Mapping[str, float]) -> None:  # noqa: B027  optional
+        """Take back what `statistics` returned."""
 
-    def remember(self, memory: Mapping[str, float]) -> None:
-        """Take back what `memory` returned."""
-
-    def restored(self) -> None:
-        """Build what is kept beside the store: the relations were read back from files."""
+    def restored(self) -> None:  # noqa: B027  optional
+        """Build what is not saved, after the relations have been restored from files."""

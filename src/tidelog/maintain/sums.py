@@ -1,18 +1,18 @@
 """Counts, sums and means: a change of the source is added to the values of its groups.
 
-They form an Abelian group: what a row has added, its deletion takes away again.
+They form an Abelian group: a deletion subtracts what an insertion has added.
 
     count' = count + |inserted| - |deleted|         sum' = sum + sum(inserted) - sum(deleted)
 
-Both are kept exactly for every group (store/accumulators.py), beside the result rows, and the
+Both are stored exactly for every group (store/accumulators.py), beside the result rows, and the
 result is computed from them: rounded once, if it is a float. So a change costs its own size,
-however large the groups are, and the result does not depend on what was there before.
+however large the groups are, and the result does not depend on earlier rows.
 
 A sum of whole numbers that leaves the range of its type has no value. Where something may excuse
 that, the group becomes a row of another relation, from which the errors are derived
-(plan/failing.py); otherwise it is an error at once. The exact sum is kept in any case.
+(plan/failing.py); otherwise it is an error at once. The exact sum is stored in any case.
 
-Several aggregates of the same rows and groups are kept together, by maintain/sibling_sums.py.
+`Siblings` maintains several aggregates of the same rows and groups together.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import numpy as np
 
 from tidelog.errors import EvaluationError
 from tidelog.maintain.aggregate import Aggregate, Array
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.joins import DomainOverflow
-from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE
+from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.accumulators import Accumulators
-from tidelog.store.operations import Operation
+from tidelog.store.accumulators import Accumulators, Operation
+from tidelog.store.catalog import Catalog
+from tidelog.store.domain import DomainOverflow
 from tidelog.store.run import Words
+from tidelog.store.sibling_sums import SiblingSums
 from tidelog.store.versions import Delta, Version
 from tidelog.values.types import Kind
 
 
 class Sums(Aggregate):
-    """Keeps the counts, sums or means of the groups of a relation."""
+    """Maintains the counts, sums or means of the groups of a relation."""
 
     name = "sums"
     why = "the change is added to the values of its groups"
@@ -57,7 +57,7 @@ class Sums(Aggregate):
         self._result.attached.extend(dict.fromkeys(sums for _, sums in parts))
         self._domains = self._result.domains[len(aggregation.group) :]
         self._limited = [pair for pair in parts if operation_of(pair[0]).may_overflow]
-        # The view that copies them has the rows. What was there before is known from the sums.
+        # Only the view that copies the result stores its rows. The sums give the old rows.
         self._stores_rows = not catalog.is_only_copied(aggregation.result)
         if not self._stores_rows:
             catalog.passed_on.append(self._result)
@@ -67,15 +67,14 @@ class Sums(Aggregate):
         self._sums.clear()
         _, rows = self._add(self._source.ordinals(self._source.rows(Version.NEW)), None)
         if self._failed is not None:
-            gone, come = self._sums.failed()
-            self._keep_failed(come, gone, first=True)
+            self._replace_failed(self._sums.failed()[1])
         self._sums.commit()
         words = self._catalog.pack(self._aggregation.result, rows)
         self._result.replace(words, None, np.ones(words.shape[1], np.int64))
         self.choice = BOOTSTRAP
 
     def restored(self) -> None:
-        """Add up the groups once more, if files hold only their results: an older version's."""
+        """Add up the groups again if the files, of an older release, have only their results."""
         if self._sums.is_kept:
             return
         self._sums.clear()
@@ -83,45 +82,43 @@ class Sums(Aggregate):
         self._add_to(self._sums, columns, columns.shape[1])
         self._sums.commit()
 
-    def prepare(self) -> None:
-        """Make ready for small updates: nothing but the sums is read."""
-
-    def update(self) -> None:
+    def update(self) -> Deltas:
         """Add the change of the source to its groups."""
         delta = self._source.delta
         self.choice = UPDATE if delta else NOTHING
-        if delta:
-            relation = self._result
-            relation.touched = True
-            deleted, inserted = self._changed(delta)
-            if self._stores_rows:
-                relation.change(inserted, deleted)
-            else:
-                relation.delta = Delta(inserted, deleted)
-            failed = self._failed
-            if failed is not None and (failed.stored or self._some_beyond()):
-                gone, come = self._sums.failed()
-                self._keep_failed(come, gone)
+        if not delta:
+            return {}
+        relation, failed = self._result, self._failed
+        relation.touch()
+        deleted, inserted = self._changed(delta)
+        if self._stores_rows:
+            change = relation.change(inserted, deleted)
+        else:
+            change = Delta(inserted, deleted)
+        if failed is not None and (failed.stored or self._some_overflow()):
+            deleted, inserted = self._sums.failed()
+            return {relation.name: change, failed.name: self._change_failed(inserted, deleted)}
+        return {relation.name: change}
 
     def check(self) -> None:
         """Assert that sums and result are those of the source."""
-        self._sums._check()
+        self._sums.check()
         fresh = self._new_sums()
         columns = self._source.ordinals(self._source.rows(Version.NEW))
-        _, come = self._add_to(fresh, columns, columns.shape[1])
+        _, inserted = self._add_to(fresh, columns, columns.shape[1])
         if self._failed is not None:
             expected = set(map(tuple, fresh.failed()[1].T.tolist()))
             found = self._failed.ordinals(self._failed.rows())
             kept = found if self._catalog.types(self._failed.name) else found[:0]
             assert set(map(tuple, kept.T.tolist())) == expected, "other groups have no value"
         assert fresh.contents() == self._sums.contents(), "the sums are not those of the rows"
-        rows = self._catalog.pack(self._aggregation.result, come)
+        rows = self._catalog.pack(self._aggregation.result, inserted)
         if not self._stores_rows:
             rows = self._result.no_rows()
         assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
 
     def _changed(self, delta: Delta) -> tuple[Words, Words]:
-        """Add a change of the source to its groups; return the result rows that go and come."""
+        """Add a delta of the source to its groups; return the rows to delete and to insert."""
         added = delta.inserted.shape[1]
         if added + delta.deleted.shape[1] == 1 and not self._aggregation.parts:
             return self._changed_by_row(delta.inserted if added else delta.deleted, added)
@@ -129,24 +126,31 @@ class Sums(Aggregate):
             changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
         else:
             changed = delta.inserted if added else delta.deleted
-        gone, come = self._add(self._source.ordinals(changed), added)
-        return self._packed(gone), self._packed(come)
+        deleted, inserted = self._add(self._source.ordinals(changed), added)
+        return self._packed(deleted), self._packed(inserted)
 
     def _changed_by_row(self, row: Words, added: int) -> tuple[Words, Words]:
         """Do what `_changed` does for one row, the usual case."""
         relation, fields = self._result, self._source.primary.layout.biased
         layout, none = relation.primary.layout, relation.no_rows()
         shape = (layout.words, 1)
-        gone, come = np.empty(shape, np.int64), np.empty(shape, np.int64)
-        went, came, is_beyond, fits = self._sums.change_by_row(
-            row, fields, self._key, self._aggregation.target, added, layout.biased, gone, come
+        deleted, inserted = np.empty(shape, np.int64), np.empty(shape, np.int64)
+        deletes, inserts, overflows, fits = self._sums.change_by_row(
+            row,
+            fields,
+            self._key,
+            self._aggregation.target,
+            added,
+            layout.biased,
+            deleted,
+            inserted,
         )
-        if is_beyond:
+        if overflows:
             self._refuse_overflow()
         if not fits:
             value = self._sums.value(self._source.ordinals(row), self._key)
             raise DomainOverflow(self._domains[0], value)
-        return gone if went else none, come if came else none
+        return deleted if deletes else none, inserted if inserts else none
 
     def _packed(self, ordinals: Array) -> Words:
         """Return result rows in their layout, sorted."""
@@ -158,7 +162,7 @@ class Sums(Aggregate):
     # --- adding up ---
 
     def _new_sums(self) -> Any:
-        """Return what keeps the sums of the groups, without any."""
+        """Return empty sums."""
         return Accumulators(len(self._own_key), operation_of(self._aggregation))
 
     def _sums_of_parts(self) -> list[tuple[Aggregation, Accumulators]]:
@@ -166,45 +170,39 @@ class Sums(Aggregate):
         return [(self._aggregation, self._sums)]
 
     def _add_to(self, sums: Any, columns: Array, added: int) -> tuple[Array, Array]:
-        """Add rows to the groups; return the result rows that go and those that come."""
+        """Add rows to the groups; return the result rows to delete and those to insert."""
         found: tuple[Array, Array] = sums.add(columns, self._key, self._aggregation.target, added)
         return found
 
-    def _add(self, columns: Array, inserted: int | None) -> tuple[Array, Array]:
-        """Add rows to their groups, those behind `inserted` are taken away.
+    def _add(self, columns: Array, first: int | None) -> tuple[Array, Array]:
+        """Add the first rows to their groups, all without a number, and subtract the others.
 
-        Returns the result rows that go and those that come, as ordinals.
+        Returns the result rows to delete and those to insert, as ordinals.
         """
-        added = columns.shape[1] if inserted is None else inserted
-        gone, come = self._add_to(self._sums, columns, added)
+        added = columns.shape[1] if first is None else first
+        deleted, inserted = self._add_to(self._sums, columns, added)
         self._refuse_overflow()
-        if come.shape[1]:
-            values = come[len(self._own_key) :]
-            extremes = (
-                [values] if values.shape[1] == 1 else [values.min(axis=1), values.max(axis=1)]
-            )
-            for extreme in extremes:
-                for value, domain in zip(extreme.ravel().tolist(), self._domains, strict=True):
-                    if not domain.covers(value, value):
-                        raise DomainOverflow(domain, value)
-        return gone, come
+        if inserted.shape[1]:
+            for values, domain in zip(inserted[len(self._own_key) :], self._domains, strict=True):
+                domain.require(values)
+        return deleted, inserted
 
     def _refuse_overflow(self) -> None:
         """Raise an error if a group of this epoch has no value, and nothing could excuse that."""
         if self._failed is None:
             for part, sums in self._limited:
-                if sums.some_beyond:
+                if sums.some_overflow:
                     raise self._overflow(sums.touched_overflowing()[:, 0], part, sums)
 
-    def _some_beyond(self) -> bool:
+    def _some_overflow(self) -> bool:
         """Return whether this epoch has touched a group that has no value now."""
-        return any(sums.some_beyond for _, sums in self._limited)
+        return any(sums.some_overflow for _, sums in self._limited)
 
     def failure(self, row: Array) -> EvaluationError:
-        """Return the error that a group has no value."""
-        group, flags = np.split(row, [len(self._own_key)])
+        """Return the error of a group without a value."""
+        flags = row[-len(self._limited) :]
         number = int(np.argmax(flags)) if len(self._limited) > 1 else 0
-        return self._overflow(group, *self._limited[number])
+        return self._overflow(row, *self._limited[number])
 
     def _overflow(
         self, group: Array, aggregation: Aggregation, sums: Accumulators
@@ -220,6 +218,36 @@ class Sums(Aggregate):
         }
         reason = f"the sum of {rows} values overflows `{aggregation.target_type}`"
         return EvaluationError(reason, aggregation.text, aggregation.span, values)
+
+
+class Siblings(Sums):
+    """Maintains several counts, sums and means of the same rows, by the same groups.
+
+        result(g, n, s, m)  :  n = count, s = sum x, m = mean x   over the rows of g
+
+    The results of a group are one row, which changes when any of them changes (plan/siblings.py).
+    So there is one relation and no join; and where the rule only copies it, only the view stores
+    the rows.
+    """
+
+    state = "one support count a group for all, and one sum for each column"
+
+    @classmethod
+    def takes(cls, aggregation: Aggregation) -> bool:
+        """Return whether these are several aggregates."""
+        return bool(aggregation.parts)
+
+    def _new_sums(self) -> SiblingSums:
+        parts = self._aggregation.parts
+        return SiblingSums(
+            len(self._own_key), [(operation_of(part), part.target) for part in parts]
+        )
+
+    def _sums_of_parts(self) -> list[tuple[Aggregation, Accumulators]]:
+        return list(zip(self._aggregation.parts, self._sums.of_parts, strict=True))
+
+    def _add_to(self, sums: SiblingSums, columns: Array, added: int) -> tuple[Array, Array]:
+        return sums.add(columns, self._key, added)
 
 
 def operation_of(aggregation: Aggregation) -> Operation:

@@ -1,8 +1,8 @@
 """The level repair of a linear recursion: the kernel walks through all levels above 0 by itself.
 
-Most recursions are of this kind: one relation, of which each rule has one atom at most. Their
-levels can be many and small, and a call of the kernel for each would cost more than its rows. What
-the walk is in want of on its way (more room, a wider column) it asks for, and goes on.
+Most recursions are of this kind: one relation, of which each rule has at most one atom. They can
+have many small levels, and a kernel call for each would cost more than its rows. The kernel returns
+a status when it needs more room, or a wider column, and is called again.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.join.joins import Reader, RuleJoin
+from tidelog.join.program import JoinProgram
+from tidelog.join.rules import RuleJoins
 from tidelog.kernel import walk as kernel
-from tidelog.kernel.program import JoinProgram
-from tidelog.maintain.catalog import Catalog
-from tidelog.maintain.joins import Reader, RuleJoin
-from tidelog.maintain.rules import RuleJoins
-from tidelog.maintain.waiting import Waiting
+from tidelog.kernel.join_layout import DESCRIPTION_SIZE, DRIVER_WORDS
+from tidelog.maintain.settle_queue import SettleQueue
+from tidelog.store.catalog import Catalog
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
 
@@ -61,15 +62,14 @@ class Walk:
                 program, atom = opened
                 self._programs.append(_Program(rule_joins, driver, join, program))
                 rows.append(program.description(atom))
-        width = kernel.ARRAYS + kernel.ARRAY_COUNT * kernel.ARRAY_COLUMNS
-        self._table = np.array(rows, np.int64).reshape(-1, width)
-        words = max((int(row[kernel.DRIVER_WORDS]) for row in rows), default=1)
+        self._described = np.array(rows, np.int64).reshape(-1, DESCRIPTION_SIZE)
+        words = max((int(row[DRIVER_WORDS]) for row in rows), default=1)
         self._queue = np.empty((relation.words, _FIRST_ROOM), np.int64)
         self._beside = np.empty((2, _FIRST_ROOM), np.int64)  # levels and counts
         self._arranged = np.empty((words, _FIRST_ROOM), np.int64)
         self._out = np.empty((relation.words + 1, _CHUNK), np.int64)
         self._state = np.zeros(kernel.STATE_SIZE, np.int64)
-        self._state[kernel.PROGRAM] = len(self._table)
+        self._state[kernel.PROGRAM] = len(self._described)
 
     @staticmethod
     def is_possible(joins: Sequence[tuple[RuleJoins, int]], mode: int) -> bool:
@@ -82,55 +82,56 @@ class Walk:
         return int(self._state[kernel.LEVELS])
 
     def lose(self, rows: Words, levels: Levels, pace: Callable[[], None]) -> Words:
-        """Take out rows, sorted by level, and all that depends on them; return all of them."""
+        """Remove rows, sorted by level, and all that depends on them; return the removed rows."""
         relation, state = self._relation, self._state
-        relation.touched = True
         primary = relation.primary
-        log = primary.counts_log
+        undo = relation.counts_undo()
         status = -1
         while status != kernel.DONE:
-            state[kernel.LOGGED] = log.used
-            columns = log.room_for(_CHUNK)
+            state[kernel.NOTED] = undo.used
+            columns = undo.room_for(_CHUNK)
             try:
                 status = kernel.lose(
-                    self._table, primary.table(), relation.words, primary.layout.by_column, rows,
-                    levels, self._queue, self._arranged, self._out, columns, state,
+                    self._described, primary.descriptors(), relation.words,
+                    primary.layout.by_column, rows, levels, self._queue, self._arranged, self._out,
+                    columns, state,
                 )  # fmt: skip
             finally:
-                log.used = int(state[kernel.LOGGED])
+                undo.used = int(state[kernel.NOTED])
             self._provide(status, pace)
         return np.ascontiguousarray(self._queue[:, : state[kernel.QUEUED]])
 
     def settle(
         self,
-        waiting: Waiting,
+        waiting: SettleQueue,
         pace: Callable[[], None],
         check: Callable[[RuleJoins, int, Words], None],
     ) -> tuple[Words, Levels, Levels]:
-        """Settle what waits above level 0, and what it leads to; return rows, levels and counts.
+        """Settle the rows that wait above level 0, and those that they lead to.
 
-        `check` is told of joins some computation of which failed, and the rows they started from.
+        Returns rows, levels and counts. `check` is called for joins in which a computation failed,
+        with the rows they started from.
         """
         relation, state = self._relation, self._state
-        relation.touched = True
         rows, levels = waiting.by_level()
         primary = relation.primary
         tail = -1 if primary.tail is None else len(primary.runs)
-        log = primary.counts_log
+        undo = relation.counts_undo()
         status = -1
         while status != kernel.DONE:
-            state[kernel.LOGGED], state[kernel.USED] = log.used, waiting.used
-            columns = log.room_for(_CHUNK)
+            state[kernel.NOTED], state[kernel.USED] = undo.used, waiting.used
+            columns = undo.room_for(_CHUNK)
             try:
                 status = kernel.settle(
-                    self._table, primary.table(), tail, relation.words, primary.layout.by_column,
-                    rows, levels, self._queue, self._beside[0], self._beside[1], self._arranged,
-                    self._out, waiting.keys, waiting.waiting, columns, state,
+                    self._described, primary.descriptors(), tail, relation.words,
+                    primary.layout.by_column, rows, levels, self._queue, self._beside[0],
+                    self._beside[1], self._arranged, self._out, waiting.keys, waiting.waiting,
+                    columns, state,
                 )  # fmt: skip
             finally:
-                log.used, waiting.used = int(state[kernel.LOGGED]), int(state[kernel.USED])
+                undo.used, waiting.used = int(state[kernel.NOTED]), int(state[kernel.USED])
             self._catalog.meter.settles(int(state[kernel.AT_LEVEL]))
-            if status == kernel.LARGER_TABLE:
+            if status == kernel.LARGER_HASH:
                 waiting.enlarge()
             elif status == kernel.WIDER_COUNTS:
                 primary.widen_counts()
@@ -144,7 +145,7 @@ class Walk:
         return self._queue[:, :n], self._beside[0, :n], self._beside[1, :n]
 
     def _provide(self, status: int, pace: Callable[[], None]) -> None:
-        """Give the kernel what it asks for, and others a chance to end the update."""
+        """Give the kernel what it needs, and let the caller end the update."""
         state = self._state
         self._catalog.meter.found(int(state[kernel.FOUND]))
         state[kernel.FOUND] = 0
@@ -157,7 +158,7 @@ class Walk:
                 self._queue, self._beside = _larger(self._queue), _larger(self._beside)
             bucket = int(state[kernel.END] - state[kernel.START])
             if bucket > self._arranged.shape[1]:
-                # Only before a join begins: it reads from here.
+                # The kernel asks for this only before a join begins, which reads from here.
                 self._arranged = np.empty((len(self._arranged), 2 * bucket), np.int64)
 
 

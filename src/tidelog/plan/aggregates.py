@@ -1,37 +1,56 @@
-"""An aggregate becomes relations: its source, its result, and the groups that are asked for.
+"""An aggregate becomes relations: its source, its result, and the groups that its rule reads.
 
-The picture is in plan/lower.py.
+plan/lower.py shows them by an example. Several aggregates over the same rows are lowered together
+(plan/siblings.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from itertools import product
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
 from tidelog.logic.safety import literal_variables, newly_bound, term_variables
-from tidelog.plan.implied import says_it_has_rows
+from tidelog.plan.body import OnFailure
 from tidelog.plan.lowered import Aggregation
+from tidelog.plan.redundant import holds_iff_group_has_rows
 from tidelog.source import Span
 from tidelog.values.algebra import SetFunction
 from tidelog.values.types import Kind, Type, set_type
 
 NEUTRAL: dict[str, Any] = {"count": 0, "sum": 0, "total": 0.0, "setof": frozenset(), "concat": ""}
+"""The values of aggregates over no rows. The others have none."""
+
+
+@dataclass(frozen=True)
+class Noted:
+    """Where a rule fails it derives `relation(args)`, for another rule to judge."""
+
+    relation: str
+    args: tuple[p.Var, ...]
+
+
+Fate: TypeAlias = OnFailure | Noted
+"""What becomes of a failure in the body of a rule."""
 
 
 class Lowering(Protocol):
-    """What is needed of the lowering of the whole program."""
+    """The lowering of the whole program, as far as that of an aggregate needs it."""
 
     relations: dict[str, tuple[Type, ...]]
     aggregations: dict[str, Aggregation]
     errors: dict[str, str]
-    """For each relation of errors that of the groups that have failed."""
+    """For each relation of errors, the relation of the failures."""
+    judging: set[str]
+    """The relations that have rows only where something has failed."""
+    groups: dict[str, str]
+    """For each relation of computed groups, the relation of the groups a recursion wants."""
 
     def fresh_relation(self, hint: str, types: Sequence[Type]) -> str:
-        """Make a relation."""
+        """Add a relation with a new name, and return the name."""
 
     def add_rule(
         self,
@@ -40,10 +59,9 @@ class Lowering(Protocol):
         body: tuple[p.Literal, ...],
         text: str,
         span: Span | None,
-        *,
-        judged: bool = True,
+        fate: Fate = OnFailure.RAISE,
     ) -> None:
-        """Lower one rule; unless it is `judged` nothing in it that has no value is an error."""
+        """Lower one rule; `fate` is what becomes of failures in its body."""
 
     def projection(self, relation: str, columns: tuple[int, ...]) -> str:
         """Return the relation that holds some columns of another."""
@@ -51,9 +69,12 @@ class Lowering(Protocol):
     def stratum_of(self, relation: str) -> frozenset[str]:
         """Return the relations that depend on each other with this one, if it is recursive."""
 
+    def is_recursive(self, literals: Iterable[p.Literal]) -> bool:
+        """Return whether literals read the recursion that the rule at hand is part of."""
+
 
 def types_of(terms: Iterable[p.Term]) -> Iterable[tuple[str, Type]]:
-    """Yield the variables of terms, with their types."""
+    """Yield the variables of terms with their types."""
     for term in terms:
         match term:
             case p.Var(name, type_):
@@ -78,26 +99,35 @@ class AggregateLowering:
         self._body = body
         self._reduce = reduce
         self._replaced: tuple[p.Reduce, ...] = (reduce,)
-        """The literals of the rule that the atom takes the place of."""
+        """The literals of the rule that the atom replaces."""
         self._head = head
         self._text = text
         self._span = span
         self.failed: str | None = None
-        """The relation of the groups that have no value, if that can be and is no error at once."""
+        """The relation of the groups without a value; None if these cannot be, or are errors."""
+        self.spoilt: str | None = None
+        """The relation of the groups in which the braces fail; None as above."""
 
-    def atom(self, *, excusable: bool) -> p.Atom:
-        """Return the atom that takes the place of the aggregate.
+    def atom(self, *, excusable: bool, excuses: Sequence[p.Literal] | None) -> p.Atom:
+        """Add the relations of the aggregate, and return the atom that replaces it in the rule.
 
-        If its failures are `excusable` there is a relation of the groups in which it has failed.
+        If its failures are `excusable`, there is a relation of the groups in which it has failed.
+        What fails in the braces is an error at once if the groups that are computed fulfil all
+        `excuses`. If these are None it never is.
         """
         reduce = self._reduce
         types = dict(self._all_types())
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
-        # A failure counts only in groups that are asked for: what can fail is computed only there.
-        needs_wanted = self._needs_outer() or self._body_may_fail((reduce.target,))
+        # A failure counts only in groups that the rule reads, so they limit what can fail.
+        may_fail = self._body_may_fail((reduce.target,))
+        needs_wanted = self._needs_outer() or may_fail
         algebra = None if reduce.registered is None else reduce.registered.algebra
         meets_empty = reduce.op in NEUTRAL and not self._asks_only_groups_with_rows()
-        wanted = self._wanted(group) if needs_wanted or meets_empty else None
+        wanted = None
+        if needs_wanted or meets_empty:
+            wanted, kept = self._wanted(group, sourced=needs_wanted)
+            if may_fail:
+                self._note_spoilt(group, kept, excuses)
         source, columns = self._source(group, types, wanted if needs_wanted else None)
         own = () if _is_of_set(reduce) else columns[len(group) : len(group) + len(reduce.local)]
         result_type = reduce.result.type
@@ -105,7 +135,7 @@ class AggregateLowering:
         target = None if reduce.target is None else columns[-1]
         target_type = None if reduce.target is None else reduce.target.type
         if isinstance(algebra, SetFunction):
-            # The set is kept as any other is, and the function is called on what it becomes.
+            # The set is maintained like that of `setof`; the function is called on the result.
             source, target_type = self._sets(group, source, columns)
             columns = tuple(range(len(group) + 1))
             target = len(group)
@@ -127,9 +157,10 @@ class AggregateLowering:
     def _count_values(
         self, result: str, source: str, columns: tuple[int, ...], target: int
     ) -> None:
-        """Count the different values of a group: the rows of a relation of (group, value).
+        """Count the distinct values of a group: the rows of a projection to (group, value).
 
-        Its counts tell how many rows of the source have a value, so it goes with the last of them.
+        The projection counts how many rows of the source have each value, and deletes a value with
+        the last of them.
         """
         reduce = self._reduce
         group = columns[: len(reduce.group)]
@@ -143,7 +174,7 @@ class AggregateLowering:
         )  # fmt: skip
 
     def _asks_only_groups_with_rows(self) -> bool:
-        return any(says_it_has_rows(literal, self._reduce) for literal in self._body)
+        return any(holds_iff_group_has_rows(literal, self._reduce) for literal in self._body)
 
     def _all_types(self) -> Iterable[tuple[str, Type]]:
         def walk(literals: tuple[p.Literal, ...]) -> Iterable[tuple[str, Type]]:
@@ -160,19 +191,39 @@ class AggregateLowering:
                         yield from walk(body)
 
         yield from walk(self._body)
-        # The aggregate's own variables last: they hide outer ones of the same name.
+        # The aggregate's own variables come last: they hide outer ones of the same name.
         yield from walk(self._reduce.body)
         if self._reduce.target is not None:
             yield from types_of((self._reduce.target,))
 
     def _body_may_fail(self, targets: Iterable[p.Term | None]) -> bool:
         """Return whether computing the rows to aggregate can fail."""
-        return any(target is not None and _may_fail(target) for target in targets) or any(
-            map(_fails, self._reduce.body)
+        return any(target is not None and term_can_fail(target) for target in targets) or any(
+            map(can_fail, self._reduce.body)
         )
 
+    def _note_spoilt(
+        self,
+        group: tuple[p.Var, ...],
+        fulfilled: Sequence[p.Literal],
+        excuses: Sequence[p.Literal] | None,
+    ) -> None:
+        """Add the relation of the groups in which the braces fail, unless that is an error at once.
+
+        It is if the groups fulfil all that could excuse the failure.
+        """
+        if excuses is not None and _are_among(excuses, fulfilled):
+            return
+        types = [v.type for v in group]
+        self.spoilt = self._whole.fresh_relation(f"{self._head}@spoilt", types)
+        self._whole.judging.add(self.spoilt)
+
+    def _source_fate(self, group: tuple[p.Var, ...]) -> Fate:
+        """Return what becomes of a failure in the braces."""
+        return OnFailure.RAISE if self.spoilt is None else Noted(self.spoilt, group)
+
     def _needs_outer(self) -> bool:
-        """Return whether the body cannot find the values of the shared variables by itself."""
+        """Return whether the body alone leaves a variable of the group unbound."""
         bound: set[str] = set()
         size = -1
         while size != len(bound):
@@ -181,27 +232,55 @@ class AggregateLowering:
                 bound |= newly_bound(literal, bound)
         return not bound.issuperset(self._reduce.group)
 
-    def _wanted(self, group: tuple[p.Var, ...]) -> str:
-        """Return the relation of the groups that the rest of the rule asks for."""
+    def _wanted(
+        self, group: tuple[p.Var, ...], *, sourced: bool
+    ) -> tuple[str, Sequence[p.Literal]]:
+        """Return the relation of the groups that the rest of the rule asks for.
+
+        And the literals that these groups fulfil. The source reads the relation if the aggregate is
+        `sourced` from it.
+        """
         needed = {v.name for v in group}
-        own = self._whole.stratum_of(self._head)
-        # More groups than asked for do no harm. So first without what depends on the result, then
-        # without what may fail, and with other aggregates only if a group variable is one's result.
-        attempts = ((False, False), (True, False), (False, True), (True, True))
-        for left_out, (fallible, aggregates) in product((own, frozenset[str]()), attempts):
-            kept, bound = self._runnable(left_out, fallible, aggregates)
+        # More groups than the rule reads do no harm, so it is tried without the recursion first.
+        kept: Sequence[p.Literal] = ()
+        for left_out in (self._whole.stratum_of(self._head), frozenset[str]()):
+            kept, bound = self._runnable(left_out, ())
             if bound.issuperset(needed):
                 break
+        kept = self._without_doubtful(left_out, kept, needed)
+        types = [v.type for v in group]
+        feeds = sourced and self._whole.is_recursive(kept)
         match kept:
-            case [p.Atom(relation, args, negated=False)] if args == group:
-                return relation  # it is there already
-        name = self._whole.fresh_relation(f"{self._head}@wanted", [v.type for v in group])
-        # The rule that asks has the same aggregates, and says whether their failures are errors.
-        self._whole.add_rule(name, group, tuple(kept), self._text, self._span, judged=False)
-        return name
+            case [p.Atom(relation, args, negated=False)] if args == group and not feeds:
+                return relation, kept  # it is there already
+        name = self._whole.fresh_relation(f"{self._head}@wanted", types)
+        read = name
+        if feeds:  # the recursion must not depend on what it wants: see GroupedRecursion
+            read = self._whole.fresh_relation(f"{self._head}@groups", types)
+            self._whole.groups[read] = name
+        # The rule itself has the same literals, and decides whether their failures are errors.
+        self._whole.add_rule(name, group, tuple(kept), self._text, self._span, OnFailure.SKIP)
+        return read, kept
+
+    def _without_doubtful(
+        self, left_out: frozenset[str], kept: Sequence[p.Literal], needed: set[str]
+    ) -> Sequence[p.Literal]:
+        """Return the literals without those that may fail, and aggregates, unless they are needed.
+
+        If what binds a group fails there is no group. But another failure must not hide it.
+        """
+        aggregates = [literal for literal in kept if isinstance(literal, p.Reduce)]
+        others = [x for x in kept if not isinstance(x, p.Reduce) and can_fail(x)]
+        dropped: list[p.Literal] = []
+        for literal in (*aggregates, *others):
+            fewer, bound = self._runnable(left_out, [*dropped, literal])
+            if bound.issuperset(needed):
+                dropped.append(literal)
+                kept = fewer
+        return kept
 
     def _runnable(
-        self, left_out: frozenset[str], fallible: bool, aggregates: bool
+        self, left_out: frozenset[str], dropped: Sequence[p.Literal]
     ) -> tuple[list[p.Literal], set[str]]:
         """Return the literals that can do without this aggregate, and what they bind."""
         bound: set[str] = set()
@@ -210,34 +289,22 @@ class AggregateLowering:
         while moved:
             moved = False
             for literal in self._body:
-                if literal in kept or any(literal is own for own in self._replaced):
-                    continue
-                if isinstance(literal, p.Reduce) and not (aggregates and self._leads_to(literal)):
+                if literal in kept or any(literal is own for own in (*self._replaced, *dropped)):
                     continue
                 if isinstance(literal, p.Atom) and literal.relation in left_out:
                     continue
-                if _can_run(literal, bound, fallible):
+                if _can_run(literal, bound) and bound.union(newly_bound(literal, bound)).issuperset(
+                    literal_variables(literal)
+                ):
                     kept.append(literal)
                     bound |= newly_bound(literal, bound)
                     moved = True
         return kept, bound
 
-    def _leads_to(self, other: p.Reduce) -> bool:
-        """Return whether a group of this aggregate may depend on the result of another."""
-        everything = {name for literal in self._body for name in literal_variables(literal)}
-        needed: set[str] = set(self._reduce.group)
-        size = -1
-        while size != len(needed):
-            size = len(needed)
-            for literal in self._body:
-                if not needed.isdisjoint(newly_bound(literal, everything)):
-                    needed.update(literal_variables(literal))
-        return not needed.isdisjoint(term_variables((other.result,)))
-
     def _source(
         self, group: tuple[p.Var, ...], types: Mapping[str, Type], wanted: str | None
     ) -> tuple[str, tuple[int, ...]]:
-        """Return the relation of the body's assignments, and its columns: group, local, target."""
+        """Return the relation of the body's solutions, and its columns: group, local, target."""
         reduce = self._reduce
         target = reduce.target
         local = tuple(p.Var(name, types[name]) for name in reduce.local)
@@ -269,14 +336,14 @@ class AggregateLowering:
         name = self._whole.fresh_relation(f"{self._head}@source", [a.type for a in args])
         if wanted is not None:
             body = (p.Atom(wanted, group, reduce.span), *body)
-        self._whole.add_rule(name, args, body, self._text, self._span)
+        self._whole.add_rule(name, args, body, self._text, self._span, self._source_fate(group))
         columns = tuple(range(len(wanted_columns)))
         return name, columns if target is None else (*columns, target_place)
 
     def _sets(
         self, group: tuple[p.Var, ...], source: str, columns: tuple[int, ...]
     ) -> tuple[str, Type]:
-        """Return the relation of the sets of all groups, and the type of the sets."""
+        """Add the relation of the sets of all groups; return its name and the type of the sets."""
         target = self._reduce.target
         assert target is not None
         type_ = set_type(target.type)
@@ -298,7 +365,7 @@ class AggregateLowering:
         wanted: str,
         reduces: tuple[p.Reduce, ...],
     ) -> str:
-        """Return the relation that also has the groups without rows, with the neutral elements."""
+        """Add and return the relation that has neutral elements for groups without rows."""
         span = self._reduce.span
         values = tuple(p.Var(f"%value{i}", r.result.type) for i, r in enumerate(reduces))
         row = (*group, *values)
@@ -323,12 +390,12 @@ class AggregateLowering:
 
 
 def joined(reduces: tuple[p.Reduce, ...]) -> str:
-    """Return what a relation with the results of aggregates is called."""
+    """Return the hint for the name of a relation with the results of several aggregates."""
     return "+".join(reduce.op for reduce in reduces)
 
 
 def _neutral(reduce: p.Reduce) -> p.Const:
-    """Return what an aggregate of nothing is."""
+    """Return the value of an aggregate over no rows."""
     type_ = reduce.result.type
     neutral = NEUTRAL[reduce.op]
     if type_.kind is Kind.FLOAT:
@@ -339,51 +406,61 @@ def _neutral(reduce: p.Reduce) -> p.Const:
 
 
 def _is_of_set(reduce: p.Reduce) -> bool:
-    """Return whether only the set of its values matters, and not how often each is found."""
+    """Return whether an aggregate depends only on the set of its values, not on their number."""
     registered = reduce.registered
     return reduce.op == "setof" or (
         registered is not None and isinstance(registered.algebra, SetFunction)
     )
 
 
-def _can_run(literal: p.Literal, bound: set[str], fallible: bool) -> bool:
-    """Return whether a literal has its inputs, and cannot fail unless that is allowed."""
+def _are_among(literals: Sequence[p.Literal], others: Sequence[p.Literal]) -> bool:
+    return all(any(literal is other for other in others) for literal in literals)
+
+
+def _can_run(literal: p.Literal, bound: set[str]) -> bool:
+    """Return whether the inputs of a literal are bound."""
     match literal:
         case p.Atom(args=args, negated=negated):
             return not negated or bound.issuperset(term_variables(args))
         case p.Compare(op, left, right):
-            if not fallible and any(_may_fail(side) for side in (left, right)):
-                return False
             sides = [bound.issuperset(term_variables((side,))) for side in (left, right)]
             return all(sides) or (op is p.Comparison.EQ and any(sides))
         case p.Generate(_, args):
             return bound.issuperset(term_variables(args))
-        case p.Test(name, args):
-            return (fallible or name != "match") and bound.issuperset(term_variables(args))
+        case p.Test(args=args):
+            return bound.issuperset(term_variables(args))
         case p.Reduce(group=group):
             return bound.issuperset(group)
 
 
-def _fails(literal: p.Literal) -> bool:
+def may_fail(reduce: p.Reduce) -> bool:
+    """Return whether the aggregate has no value for some rows: it overflows, or Python raises."""
+    is_limited = reduce.op == "sum" and reduce.result.type.kind is not Kind.FLOAT
+    return is_limited or reduce.registered is not None
+
+
+def can_fail(literal: p.Literal) -> bool:
     """Return whether a literal computes something that can fail."""
     match literal:
         case p.Atom(args=args):
-            return any(map(_may_fail, args))
+            return any(map(term_can_fail, args))
         case p.Compare(_, left, right):
-            return _may_fail(left) or _may_fail(right)
+            return term_can_fail(left) or term_can_fail(right)
         case p.Generate():
             return True
         case p.Test(name, args):
-            return name == "match" or any(map(_may_fail, args))
-        case p.Reduce():
-            return True
+            return name == "match" or any(map(term_can_fail, args))
+        case p.Reduce(target=target, body=body):
+            target_can_fail = target is not None and term_can_fail(target)
+            return may_fail(literal) or target_can_fail or any(map(can_fail, body))
 
 
-def _may_fail(term: p.Term) -> bool:
+def term_can_fail(term: p.Term) -> bool:
+    """Return whether computing a term can fail."""
     match term:
         case p.Apply(op, args):
-            return op in FALLIBLE or any(map(_may_fail, args))
+            return op in FALLIBLE or any(map(term_can_fail, args))
         case p.MakeRecord(args):
-            return any(map(_may_fail, args))
+            return any(map(term_can_fail, args))
         case _:
             return False

@@ -1,11 +1,14 @@
-"""Rules as the kernel takes them: atoms over slots, and what is computed between them.
+"""Lowered rules: atoms over slots, and the conditions between them.
 
-A *slot* is a named place for one value: a variable of the rule, a constant (`#0`), or a value on
-the way. Lowering (plan/lower.py) turns every rule of a checked program into this form.
+A *slot* is a named place for one value: a variable of the rule, a constant (`#0`), or an
+intermediate value (`%1`). Lowering (plan/lower.py) brings every rule of a checked program into this
+form, which has no nested terms. Planning, joins and explanations read it; the reference engine
+reads the program itself.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -17,7 +20,7 @@ from tidelog.values.types import Kind, Type
 
 @dataclass(frozen=True)
 class AtomUse:
-    """`relation(args)` or its absence; an argument is a slot, or None for any value."""
+    """`relation(args)` or `!relation(args)`. An argument is a slot, or None for any value."""
 
     relation: str
     args: tuple[str | None, ...]
@@ -30,8 +33,8 @@ class AtomUse:
 
 
 @dataclass(frozen=True)
-class Apply:
-    """A value computed from slots; `types` are those of the arguments."""
+class FunctorCall:
+    """A functor applied to slots; `types` are the types of the arguments."""
 
     op: str
     args: tuple[str, ...]
@@ -39,15 +42,15 @@ class Apply:
     type: Type
     fallible: bool
     external: bool
-    """Computed by Python on a batch of rows, since it needs text or a table that grows."""
+    """Whether Python computes it, on batches of rows (plan/externals.py)."""
 
 
 @dataclass(frozen=True)
 class Assign:
-    """`into = value`: a binding when `into` is new, a condition when it has a value already."""
+    """`into = value`: binds `into`, or tests the equality if `into` is bound already."""
 
     into: str
-    value: str | Apply
+    value: str | FunctorCall
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -72,7 +75,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Unpack:
-    """`[into..] = record`: false for nil. Every slot of `into` is new."""
+    """`[into..] = record`: false for nil. No slot of `into` is bound before."""
 
     record: str
     into: tuple[str, ...]
@@ -85,8 +88,8 @@ class Unpack:
 
 
 @dataclass(frozen=True)
-class Count:
-    """`into` runs from `start` to `stop` by `step`; without a step, towards `stop` by one."""
+class Range:
+    """`into = range(start, stop, step)`; without a step, from `start` towards `stop` by one."""
 
     into: str
     start: str
@@ -102,7 +105,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Filter:
-    """A condition that Python tests on a batch of rows: `match`, `contains`, symbols in order."""
+    """A condition that Python tests on batches of rows: `match`, `contains`, `<` of symbols."""
 
     op: str
     args: tuple[str, ...]
@@ -116,7 +119,7 @@ class Filter:
         return frozenset(self.args)
 
 
-Condition: TypeAlias = Assign | Check | Unpack | Count | Filter
+Condition: TypeAlias = Assign | Check | Unpack | Range | Filter
 
 
 @dataclass(frozen=True)
@@ -127,8 +130,19 @@ class Constant:
     type: Type
 
 
+class OnFailure(enum.Enum):
+    """What a rule does where a condition cannot be computed, and no other is false."""
+
+    RAISE = "raise"
+    """It is an error."""
+    SKIP = "skip"
+    """Nothing is derived: another rule judges the failure."""
+    DERIVE = "derive"
+    """The head is derived there, and nowhere else. It must not depend on what has failed."""
+
+
 @dataclass(frozen=True)
-class Rule:
+class LoweredRule:
     """`head :- atoms, conditions`, over slots."""
 
     id: int
@@ -140,17 +154,18 @@ class Rule:
     """The type of every slot."""
     text: str
     span: Span | None = field(default=None, compare=False, repr=False)
+    on_failure: OnFailure = OnFailure.RAISE
 
     @property
     def positive(self) -> Iterator[tuple[int, AtomUse]]:
-        """The positive atoms and their places in the body."""
+        """The positive atoms with their indexes in `atoms`."""
         return ((i, atom) for i, atom in enumerate(self.atoms) if not atom.negated)
 
 
 def outputs(condition: Condition) -> Iterable[str]:
-    """Return the slots that a condition can give values to."""
+    """Return the slots that a condition can bind."""
     match condition:
-        case Assign(into) | Count(into):
+        case Assign(into) | Range(into):
             return (into,)
         case Unpack(_, into):
             return into
@@ -159,20 +174,20 @@ def outputs(condition: Condition) -> Iterable[str]:
 
 
 def is_external(condition: Condition) -> bool:
-    """Return whether Python computes the condition, between two joins."""
+    """Return whether Python computes a condition, between two joins."""
     match condition:
-        case Assign(_, Apply(external=external)):
+        case Assign(_, FunctorCall(external=external)):
             return external
         case Filter():
             return True
-        case Count(type=type_):
+        case Range(type=type_):
             return type_.kind is not Kind.NUMBER
         case _:
             return False
 
 
-def copied_columns(rule: Rule) -> tuple[int, ...] | None:
-    """Return the columns that a rule copies, if that is all it does: no join is needed then."""
+def copied_columns(rule: LoweredRule) -> tuple[int, ...] | None:
+    """Return the columns that a rule copies if it does nothing else, and so needs no join."""
     if len(rule.atoms) != 1 or rule.atoms[0].negated or rule.conditions or rule.constants:
         return None
     args = rule.atoms[0].args

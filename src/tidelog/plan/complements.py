@@ -1,9 +1,10 @@
-"""Rules that ask for the complement of a subset, and how it is known to be one.
+"""Rules that compute the complement of a subset.
 
     v(x..) :- a(x..), !b(x..).        where every rule for b has a(x..) in its body:
     b(x..) :- a(x..), ...
 
-If b has no given rows, it is within a, whatever the data, and v is what of a it lacks.
+If b has no given rows, it is a subset of a for all data, and v is the set difference a - b. Such a
+rule can be evaluated without enumerating the rows of b (store/complement.py).
 """
 
 from __future__ import annotations
@@ -11,27 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.plan.body import AtomUse, Rule
+from tidelog.plan.body import AtomUse, LoweredRule
 from tidelog.plan.lowered import Layer
 
 
 @dataclass(frozen=True)
 class ComplementRule:
-    """A rule whose head has the rows of `whole` that `part` lacks, as long as `part` is not given.
+    """A rule with the head `whole - part`, valid as long as `part` has no given rows.
 
-    Columns of the three correspond: the i-th entries of the orders are the same variable.
+    The columns of all three correspond: the i-th entries of the orders are the same variable.
     """
 
     whole: AtomUse
     part: AtomUse
     part_order: tuple[int, ...]
-    """For each column of `whole` that of `part`."""
+    """For each column of `whole`, the column of `part`."""
     head_order: tuple[int, ...]
-    """For each column of `whole` that of the head."""
+    """For each column of `whole`, the column of the head."""
 
 
-def complement_rule(rule: Rule, layers: Iterable[Layer]) -> ComplementRule | None:
-    """Return what a rule is the complement of, or None if it is none."""
+def complement_rule(rule: LoweredRule, layers: Iterable[Layer]) -> ComplementRule | None:
+    """Return the complement that a rule computes, or None if it is another kind of rule."""
     if len(rule.atoms) != 2 or rule.conditions or rule.constants:
         return None
     whole, part = sorted(rule.atoms, key=lambda atom: atom.negated)
@@ -46,13 +47,13 @@ def complement_rule(rule: Rule, layers: Iterable[Layer]) -> ComplementRule | Non
     head_order = tuple(rule.head.args.index(slot) for slot in whole.args)
     return (
         ComplementRule(whole, part, part_order, head_order)
-        if _is_within(part.relation, whole.relation, part_order, layers)
+        if _is_subset(part.relation, whole.relation, part_order, layers)
         else None
     )
 
 
-def _is_within(part: str, whole: str, order: tuple[int, ...], layers: Iterable[Layer]) -> bool:
-    """Return whether all rules for `part` take their rows from `whole`."""
+def _is_subset(part: str, whole: str, order: tuple[int, ...], layers: Iterable[Layer]) -> bool:
+    """Return whether every rule for `part` has its head's variables in an atom of `whole`."""
     layer = next(layer for layer in layers if part in layer.relations)
     rules = [rule for rule in layer.rules if rule.head.relation == part]
     if not rules or layer.aggregation is not None or layer.recompute is not None:

@@ -1,7 +1,7 @@
-"""Which functors the join computes itself, and which Python computes between two joins.
+"""Which functors the kernel computes during a join, and which Python computes between two joins.
 
-The join works on ordinals (kernel/machine.py). Text, tables that grow, and arithmetic wider than 64
-bits are left to Python, on batches of rows.
+The kernel works on ordinals (kernel/machine.py). Python computes text, new dictionary entries, and
+arithmetic wider than 64 bits, on batches of rows. The functions themselves are in join/functors/.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidelog.values.types import Kind, Type
 
 UNORDERED = frozenset({Kind.SYMBOL, Kind.RECORD, Kind.SET})
-"""Kinds whose ordinals are not in the order of their values."""
+"""Kinds whose ordinals are dictionary ids, and so not in the order of their values."""
 
 _PLAIN = frozenset({Kind.NUMBER, Kind.UNSIGNED, Kind.FLOAT})
 _MOVES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.DECIMAL})

@@ -1,30 +1,38 @@
-"""A checked program becomes rules over slots, and relations that its rules only imply.
+"""Lowering: a checked program becomes rules over slots, in layers.
 
-- Functors leave the head; patterns become `Unpack`; constants get slots.
-- A negated atom that leaves columns open, `!edge(x, _)`, asks for the absence of a projection: the
-  projection becomes a relation of its own.
+Some constructs become relations of their own, with `@` in their names:
+
+- Functors in heads and atoms become conditions, patterns become `Unpack`, constants get slots.
+- The facts of a relation become a relation that never changes, `p@facts`, and one rule that copies
+  it, `p(x..) :- p@facts(x..)`. So a fact is one more derivation of its row.
+- A negated atom with unbound columns, `!edge(x, _)`, becomes the negation of a projection, which
+  is a relation of its own.
 - An aggregate becomes three relations. With `g` the variables it shares with its rule:
 
       p(x, n) :- q(x), n = count : { r(x, y), y > 2 }.
 
-      source(x, y)    :- r(x, y), y > 2.              the assignments of the body
-      result(x, n)    :  count over source, by x      kept by maintain/aggregations.py
-      wanted(x)       :- q(x).                        the groups that the rule asks for
+      source(x, y)    :- r(x, y), y > 2.              the solutions of the body
+      result(x, n)    :  count over source, by x      see maintain/aggregations.py
+      wanted(x)       :- q(x).                        the groups that the rule reads
       value(x, n)     :- result(x, n).
       value(x, 0)     :- wanted(x), !source(x, _).    only if the aggregate has a neutral element
       p(x, n)         :- q(x), value(x, n).
 
-  Where the rule asks only for groups that have rows (plan/implied.py) the result is all it takes.
-  Of a set only the values matter, and not how often the body finds them: the source of `setof`
-  has no other columns than the group and the value. And of `q(x, _)` in the rule around an
-  aggregate only the projection to `x` is read (plan/outer.py). Sums over the same rows, by the
-  same groups, are one relation (plan/siblings.py). Groups that have no value, and rows of the rule
-  in which that is an error, are relations as well (plan/failing.py).
+  If the rule reads only groups that have rows, `result` is enough; and instead of `q(x, _)` in a
+  rule with an aggregate, only the projection to `x` is read (plan/redundant.py). A set depends only
+  on its values, not on how often the body finds them, so the source of `setof` has no columns but
+  the group and the value. Sums over the same rows and groups are one relation (plan/siblings.py).
+  Groups without a value are a relation, and so are the rows in which that is an error
+  (plan/failing.py).
+- If only a recursion binds the groups of an aggregate in its own rules, and the source depends on
+  them, the wanted groups and the computed groups become two relations (`GroupedRecursion` in
+  plan/lowered.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -32,69 +40,73 @@ from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
 from tidelog.logic.graph import components
 from tidelog.logic.safety import newly_bound, pattern_variables, term_variables
-from tidelog.plan.aggregates import types_of
+from tidelog.plan.aggregates import Fate, Noted, can_fail, term_can_fail, types_of
 from tidelog.plan.body import (
-    Apply,
     Assign,
     AtomUse,
     Check,
     Condition,
     Constant,
-    Count,
     Filter,
-    Rule,
+    FunctorCall,
+    LoweredRule,
+    OnFailure,
+    Range,
     Unpack,
 )
 from tidelog.plan.externals import UNORDERED, is_external
-from tidelog.plan.lowered import Aggregation, Layer, Lowered
-from tidelog.plan.outer import without_unasked
+from tidelog.plan.lowered import Aggregation, GroupedRecursion, Layer, Lowered, facts_of
+from tidelog.plan.redundant import without_unused_columns
 from tidelog.plan.siblings import without_aggregates
 from tidelog.source import Span
-from tidelog.values.types import NUMBER, Type
+from tidelog.values.types import NUMBER, Row, Type
 
 
 def lower(program: p.Program) -> Lowered:
     """Return the program in the kernel's terms."""
-    recomputed: frozenset[int] = frozenset()
-    while True:
-        try:
-            return _Lowering(program, recomputed).run()
-        except _GroupsInRecursionError as error:
-            recomputed |= {error.stratum.index}
-
-
-class _GroupsInRecursionError(Exception):
-    """An aggregate of the stratum is grouped by variables that only its recursion binds.
-
-    The program is stratified, but the groups would be a relation that depends on the recursion,
-    and the recursion on their absence.
-    """
-
-    def __init__(self, stratum: p.Stratum) -> None:
-        super().__init__(stratum)
-        self.stratum = stratum
+    return _Lowering(program).run()
 
 
 class _Lowering:
-    def __init__(self, program: p.Program, recomputed: frozenset[int]) -> None:
+    def __init__(self, program: p.Program) -> None:
         self._program = program
-        self._recomputed = [s for s in program.strata if s.index in recomputed]
         self.relations: dict[str, tuple[Type, ...]] = {
             name: tuple(c.type for c in relation.columns)
             for name, relation in program.relations.items()
         }
-        self.rules: list[Rule] = []
+        self.rules: list[LoweredRule] = []
         self.aggregations: dict[str, Aggregation] = {}
         self.errors: dict[str, str] = {}
+        self.judging: set[str] = set()
+        self.groups: dict[str, str] = {}
         self._projections: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._projected: dict[str, str] = {}
+        """For each projection the relation whose columns it has."""
+        self._recursion: frozenset[str] = frozenset()
+        """The relations that depend on each other with the head of the rule at hand."""
 
     def run(self) -> Lowered:
-        left = {name for stratum in self._recomputed for name in stratum.relations}
         for rule in self._program.rules:
-            if rule.head.relation in left:
-                continue
+            self._recursion = self.stratum_of(rule.head.relation)
             self.add_rule(rule.head.relation, rule.head.args, rule.body, rule.text, rule.span)
-        return Lowered(MappingProxyType(self.relations), self._layers())
+        facts = self._add_facts()
+        layers = self._layers()
+        relations = self._types(name for layer in layers for name in layer.relations)
+        return Lowered(relations, layers, facts)
+
+    def _add_facts(self) -> Mapping[str, Sequence[Row]]:
+        """Add relations that hold the facts, and a rule for each that copies them."""
+        found: dict[str, list[Row]] = {}
+        for fact in self._program.facts:
+            name = facts_of(fact.relation)
+            if name not in found:
+                types = self.relations[name] = self.relations[fact.relation]
+                found[name] = []
+                args = tuple(p.Var(f"c{i}", t) for i, t in enumerate(types))
+                body = (p.Atom(name, args, fact.span),)
+                self.add_rule(fact.relation, args, body, f"facts of {fact.relation}", fact.span)
+            found[name].append(fact.row)
+        return MappingProxyType(found)
 
     def stratum_of(self, relation: str) -> frozenset[str]:
         """Return the relations that depend on each other with this one, if it is recursive."""
@@ -102,6 +114,19 @@ class _Lowering:
             if relation in stratum.relations and stratum.recursive:
                 return frozenset(stratum.relations)
         return frozenset()
+
+    def is_recursive(self, literals: Iterable[p.Literal]) -> bool:
+        """Return whether literals read the recursion that the rule at hand is part of."""
+        return any(
+            isinstance(literal, p.Atom) and self._whole(literal.relation) in self._recursion
+            for literal in literals
+        )
+
+    def _whole(self, relation: str) -> str:
+        """Return the relation that a projection is taken from, or the relation itself."""
+        while relation in self._projected:
+            relation = self._projected[relation]
+        return relation
 
     def fresh_relation(self, hint: str, types: Sequence[Type]) -> str:
         name = f"{hint}@{len(self.relations)}"
@@ -115,17 +140,36 @@ class _Lowering:
         body: tuple[p.Literal, ...],
         text: str,
         span: Span | None,
-        *,
-        judged: bool = True,
+        fate: Fate = OnFailure.RAISE,
     ) -> None:
         """Lower one rule; what it implies is added as well.
 
-        Failures of aggregates in a rule that is not `judged` are none of its business.
+        `fate` is what becomes of failures in its body.
         """
         if any(isinstance(literal, p.Reduce) for literal in body):
-            body = without_unasked(body, args, self.stratum_of(head), self.projection)
-        plain = without_aggregates(self, body, head, args, text, span, judged=judged)
-        self.rules.append(_RuleLowering(self, plain).rule(head, args, text, span))
+            body = without_unused_columns(body, args, self.stratum_of(head), self.projection)
+        plain = without_aggregates(self, body, head, args, text, span, fate)
+        if not isinstance(fate, Noted):
+            self._add_plain(head, args, plain, text, span, fate)
+            return
+        args, computed = _without_doubtful(args, plain)
+        plain = (*plain, *computed)
+        self._add_plain(head, args, plain, text, span, OnFailure.SKIP)
+        if any(map(can_fail, plain)):
+            self._add_plain(fate.relation, fate.args, plain, text, span, OnFailure.DERIVE)
+
+    def _add_plain(
+        self,
+        head: str,
+        args: tuple[p.Term, ...],
+        body: tuple[p.Literal, ...],
+        text: str,
+        span: Span | None,
+        on_failure: OnFailure,
+    ) -> None:
+        """Lower a rule without aggregates."""
+        rule = _RuleLowering(self, body).rule(head, args, text, span)
+        self.rules.append(replace(rule, on_failure=on_failure))
 
     def projection(self, relation: str, columns: tuple[int, ...]) -> str:
         """Return the relation that holds some columns of another."""
@@ -134,6 +178,7 @@ class _Lowering:
             types = self.relations[relation]
             name = self.fresh_relation(relation, [types[c] for c in columns])
             self._projections[key] = name
+            self._projected[name] = relation
             args = tuple(p.Var(f"c{i}", t) for i, t in enumerate(types))
             body_args = tuple(
                 arg if i in columns else p.Wildcard(arg.type) for i, arg in enumerate(args)
@@ -148,8 +193,23 @@ class _Lowering:
             )
         return self._projections[key]
 
+    # --- layers ---
+
     def _layers(self) -> tuple[Layer, ...]:
-        # The groups that have failed are kept with the results.
+        needs = self._needs()
+        whole = dict(needs)
+        for names in self._grouped_recursions(needs):
+            every = names.union(*(needs[name] for name in names))
+            whole.update(dict.fromkeys(names, every))
+        return tuple(
+            self._layer(names, needs)
+            if self.groups.keys().isdisjoint(names)
+            else self._grouped_layer(names, needs)
+            for names in components(whole)
+        )
+
+    def _needs(self) -> dict[str, set[str]]:
+        """Return what each relation is computed from. Groups that have failed go with results."""
         beside = {a.failed: a.result for a in self.aggregations.values() if a.failed is not None}
         needs: dict[str, set[str]] = {name: set() for name in self.relations if name not in beside}
         for rule in self.rules:
@@ -157,49 +217,72 @@ class _Lowering:
             needs[rule.head.relation].update(beside.get(name, name) for name in read)
         for aggregation in self.aggregations.values():
             needs[aggregation.result].add(aggregation.source)
-        whole = {}
-        for stratum in self._recomputed:
-            for name in stratum.relations:
-                whole[name] = stratum
-                needs[name] = relations_read(stratum) | set(stratum.relations)
-        layers = []
-        for names in components(needs):
-            if names[0] in whole:
-                layers.append(Layer(names, (), True, recompute=whole[names[0]]))
+        return needs
+
+    def _layer(self, names: tuple[str, ...], needs: Mapping[str, set[str]]) -> Layer:
+        recursive = any(needs[name].intersection(names) for name in names)
+        rules = tuple(rule for rule in self.rules if rule.head.relation in names)
+        if recursive:
+            negated = any(a.negated and a.relation in names for rule in rules for a in rule.atoms)
+            assert not negated, f"{names} depend on their own absence"
+            assert self.aggregations.keys().isdisjoint(names), f"{names} aggregate themselves"
+        kept = self.aggregations.get(names[0])
+        beside_it = () if kept is None or kept.failed is None else (kept.failed,)
+        errors_of = self.errors.get(names[0])
+        judges = names[0] in self.judging
+        return Layer((*names, *beside_it), rules, recursive, kept, None, judges, errors_of)
+
+    def _grouped_recursions(self, needs: Mapping[str, set[str]]) -> Iterator[set[str]]:
+        """Yield the relations of each recursion that binds the groups of its own aggregates.
+
+        Relations that judge failures belong to it if they read what nothing else can see.
+        """
+        fed = {
+            name: {*read, self.groups[name]} for name, read in needs.items() if name in self.groups
+        }
+        for names in components({**needs, **fed}) if fed else ():
+            if self.groups.keys().isdisjoint(names):
                 continue
-            recursive = any(needs[name].intersection(names) for name in names)
-            rules = tuple(rule for rule in self.rules if rule.head.relation in names)
-            if recursive:
-                self._require_stratified(frozenset(names), rules)
-            kept = self.aggregations.get(names[0])
-            beside_it = () if kept is None or kept.failed is None else (kept.failed,)
-            errors_of = self.errors.get(names[0])
-            layers.append(Layer((*names, *beside_it), rules, recursive, kept, None, errors_of))
-        return tuple(layers)
+            private = {name for name in names if not self._is_visible(name)}
+            size = -1
+            while size != len(private):
+                size = len(private)
+                private |= {name for name in self.judging if needs[name] & private}
+            yield {*names, *private}
 
-    def _require_stratified(self, names: frozenset[str], rules: tuple[Rule, ...]) -> None:
-        negated = any(a.negated and a.relation in names for rule in rules for a in rule.atoms)
-        if negated or names.intersection(self.aggregations):
-            for stratum in self._program.strata:
-                if names.intersection(stratum.relations):
-                    raise _GroupsInRecursionError(stratum)
+    def _is_visible(self, name: str) -> bool:
+        """Return whether other layers read a relation of a grouped recursion."""
+        return self._whole(name) in self._program.relations
+
+    def _grouped_layer(self, names: tuple[str, ...], needs: Mapping[str, set[str]]) -> Layer:
+        own = {name: needs[name].intersection(names) for name in names}
+        layers = [self._layer(part, own) for part in components(own)]
+        known = {name for layer in layers for name in layer.relations}
+        reads = {atom.relation for layer in layers for rule in layer.rules for atom in rule.atoms}
+        reads |= {layer.aggregation.source for layer in layers if layer.aggregation is not None}
+        inputs = [Layer((name,), (), False) for name in self.relations if name in reads - known]
+        program = Lowered(self._types(known | reads), (*inputs, *layers), {})
+        groups = {name: wanted for name, wanted in self.groups.items() if name in known}
+        recursion = GroupedRecursion(program, MappingProxyType(groups), frozenset(reads - known))
+        return Layer(tuple(filter(self._is_visible, names)), (), True, recompute=recursion)
+
+    def _types(self, names: Iterable[str]) -> Mapping[str, tuple[Type, ...]]:
+        """Return some relations with the types of their columns, in the order they were made."""
+        kept = set(names)
+        return MappingProxyType({n: types for n, types in self.relations.items() if n in kept})
 
 
-def relations_read(stratum: p.Stratum) -> set[str]:
-    """Return the relations that the rules of a stratum read, its own among them."""
-    found: set[str] = set()
-
-    def walk(literals: tuple[p.Literal, ...]) -> None:
-        for literal in literals:
-            match literal:
-                case p.Atom(relation):
-                    found.add(relation)
-                case p.Reduce(body=body):
-                    walk(body)
-
-    for rule in stratum.rules:
-        walk(rule.body)
-    return found
+def _without_doubtful(
+    args: tuple[p.Term, ...], body: tuple[p.Literal, ...]
+) -> tuple[tuple[p.Term, ...], tuple[p.Literal, ...]]:
+    """Return the arguments of a head without what can fail, and conditions that compute it."""
+    computed = [
+        p.Compare(p.Comparison.EQ, p.Var(f"%head{i}", arg.type), arg, body[0].span)
+        for i, arg in enumerate(args)
+        if term_can_fail(arg)
+    ]
+    made = {id(condition.right): condition.left for condition in computed}
+    return tuple(made.get(id(arg), arg) for arg in args), tuple(computed)
 
 
 def _somewhere(program: p.Program) -> Span:
@@ -218,7 +301,9 @@ class _RuleLowering:
         self._types: dict[str, Type] = {}
         self._fresh = 0
 
-    def rule(self, head: str, args: tuple[p.Term, ...], text: str, span: Span | None) -> Rule:
+    def rule(
+        self, head: str, args: tuple[p.Term, ...], text: str, span: Span | None
+    ) -> LoweredRule:
         bound: set[str] = set()
         waiting = list(self._body)
         for literal in self._body:
@@ -233,7 +318,7 @@ class _RuleLowering:
             self._literal(literal, bound)
             bound |= new
         slots = self._with_unit(tuple(self._slot(arg) for arg in args))
-        return Rule(
+        return LoweredRule(
             len(self._whole.rules), AtomUse(head, slots), tuple(self._atoms),
             tuple(self._conditions), MappingProxyType(self._constants),
             MappingProxyType(self._types), text, span,
@@ -270,7 +355,7 @@ class _RuleLowering:
         slots = tuple(self._slot(arg) for arg in args)
         types = tuple(arg.type for arg in args)
         into = self._new(type_)
-        value = Apply(op, slots, types, type_, op in FALLIBLE, is_external(op, types, type_))
+        value = FunctorCall(op, slots, types, type_, op in FALLIBLE, is_external(op, types, type_))
         self._conditions.append(Assign(into, value))
         return into
 
@@ -339,7 +424,7 @@ class _RuleLowering:
                 slots = tuple(self._slot(arg) for arg in args)
                 into = self._new(target.type)
                 step = slots[2] if len(slots) == 3 else None
-                self._conditions.append(Count(into, slots[0], slots[1], step, target.type))
+                self._conditions.append(Range(into, slots[0], slots[1], step, target.type))
                 if isinstance(target, p.Var):
                     self._conditions.append(Assign(self._slot(target), into))
                 else:

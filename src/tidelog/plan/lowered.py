@@ -1,30 +1,32 @@
-"""A lowered program: what plan/lower.py makes, and maintain keeps."""
+"""A lowered program: layers of relations, each with the rules or the aggregation that derive it.
+
+plan/lower.py makes it, and the strategies of maintain/ maintain one layer each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.logic.program import Stratum
-from tidelog.plan.body import Rule
+from tidelog.plan.body import LoweredRule
 from tidelog.source import Span
 from tidelog.values.algebra import Algebra
-from tidelog.values.types import Type
+from tidelog.values.types import Row, Type
 
 
 @dataclass(frozen=True)
 class Aggregation:
     """A relation whose rows are (group.., aggregate), one for each group of `source`.
 
-    Several aggregates of the same groups are one relation of (group.., aggregate..). The fields are
-    then those of the first; all of them are in `parts`.
+    Several aggregates over the same groups can be one relation (group.., aggregate..). Then the
+    fields are those of the first aggregate, and `parts` has all of them.
     """
 
     result: str
     source: str
     op: str
     group: tuple[int, ...]
-    """The columns of `source` that the aggregate is taken by."""
+    """The columns of `source` by which rows are grouped."""
     target: int | None
     """The column that is aggregated; None counts rows."""
     order: tuple[int, ...]
@@ -34,17 +36,17 @@ class Aggregation:
     text: str
     span: Span | None = field(default=None, compare=False, repr=False)
     failed: str | None = None
-    """The relation of the groups in which a result has no value; without one that is an error.
+    """The relation of the groups without a value; if None, such a group is an error at once.
 
-    Its rows are groups; of several aggregates (group.., aggregate.., flag..), with a flag for each
-    that can fail.
+    Its rows are groups, or with several aggregates (group.., aggregate.., flag..), with a flag for
+    each aggregate that can fail.
     """
     algebra: Algebra | None = None
-    """Of an aggregate that is registered from Python."""
+    """The algebra of an aggregate that is registered from Python."""
     variables: tuple[str, ...] = ()
     """The names of the group's variables, for messages."""
     parts: tuple[Aggregation, ...] = ()
-    """What a row has behind its group, if that is more than one aggregate (plan/siblings.py)."""
+    """The aggregates of a row, from left to right, if there are several (plan/siblings.py)."""
 
     @property
     def each(self) -> tuple[Aggregation, ...]:
@@ -54,18 +56,20 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Layer:
-    """Relations that depend on each other, and what derives them: rules, or an aggregation.
+    """Relations that depend on each other, and what derives them.
 
-    A stratum that cannot be put into the kernel's terms is left as it is, in `recompute`.
+    That is rules, or an aggregation, or, in `recompute`, a recursion with aggregates of its own.
     """
 
     relations: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[LoweredRule, ...]
     recursive: bool
     aggregation: Aggregation | None = None
-    recompute: Stratum | None = None
+    recompute: GroupedRecursion | None = None
+    judges: bool = False
+    """Whether the relation has rows only where something has failed (plan/failing.py)."""
     errors_of: str | None = None
-    """The relation of failed groups, if the rows here are those of them that are errors."""
+    """The relation of failures, if the rows here are those of them that are errors."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +78,43 @@ class Lowered:
 
     relations: Mapping[str, tuple[Type, ...]]
     layers: tuple[Layer, ...]
+    facts: Mapping[str, Sequence[Row]]
+    """The relations that hold the facts of the program (`facts_of`), with their rows."""
+
+    def every_layer(self) -> Iterator[Layer]:
+        """Yield all layers, those of the programs within grouped recursions as well."""
+        for layer in self.layers:
+            yield layer
+            if layer.recompute is not None:
+                yield from layer.recompute.program.every_layer()
+
+
+def facts_of(relation: str) -> str:
+    """Return the name of the relation that holds the facts of another."""
+    return f"{relation}@facts"
+
+
+@dataclass(frozen=True)
+class GroupedRecursion:
+    """A recursion that binds the groups of its own aggregates.
+
+        p(y) :- p(x), n = count : { e(z), z > x }, y = x + n.
+
+    The aggregate is computed for the groups that the recursion asks for, and the recursion asks
+    for more when it has their values. But one more group never changes the value of another. So
+    the groups that are asked for and those that are computed become two relations:
+
+        source(x, z) :- groups(x), e(z), z > x.
+        p(y)         :- p(x), value(x, n), y = x + n.
+        wanted(x)    :- p(x).
+
+    In this program no recursion goes through an aggregate. `groups` is an input of it. What is in
+    `wanted` is inserted there until nothing is missing: the least fixpoint of the recursion.
+    """
+
+    program: Lowered
+    """The layers of the recursion. The relations that it reads are inputs, without rules."""
+    groups: Mapping[str, str]
+    """For each relation of groups that are computed that of the groups that are wanted."""
+    reads: frozenset[str]
+    """The relations of lower layers that the program reads."""

@@ -1,9 +1,9 @@
-"""In which order the variables of a body are bound.
+"""The planner: the order in which a join binds the variables of a body.
 
-A join costs what its partial results cost: every value bound in every step. So the order is found
-by trying them: depth first over the variables that atoms share, with the estimated number of
-partial results, cut off where a complete order is cheaper already. Columns that no other atom
-shares are left for the end: they only multiply.
+The cost of a join is the number of its partial results: every value bound in every step. The
+planner searches the orders of the variables that atoms share, depth first, by the estimated number
+of partial results, and abandons an order that is more expensive than the best complete one. Columns
+that no other atom shares come last: they only multiply the results.
 
 Estimates assume that columns are independent. With n rows and d(c) distinct values in column c, a
 relation narrowed by columns C has min(n, product of d) distinct prefixes, and its next column c has
@@ -12,28 +12,35 @@ relation narrowed by columns C has min(n, product of d) distinct prefixes, and i
 
 values; atoms with fanouts f1, f2 over a domain of D values agree on about f1 * f2 / D of them.
 
-An order that a relation does not have yet must be built and kept, which has its price too.
+A plan reads each atom in some order of its columns. It uses them in groups, one per step: all
+columns with known values at once, a variable by itself, the remaining columns at the end. Any order
+within a group will do, so an existing order of the relation often fits. An order that no relation
+has yet must be built and maintained, which is part of the cost.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from tidelog.plan.access import Groups, Order, any_fitting, fitting, in_order
 from tidelog.plan.body import (
     Assign,
     AtomUse,
     Check,
     Condition,
-    Count,
+    Range,
     Unpack,
     is_external,
     outputs,
 )
 from tidelog.plan.steps import Absent, Compute, Iterate, Leap, Plan, Scan, Seek, Step
+
+Groups = tuple[tuple[int, ...], ...]
+"""The columns of an atom, in the groups in which a plan uses them."""
+Order = tuple[int, ...]
+"""All columns of a relation, in the order in which an index sorts by them."""
 
 _MOST_STATES = 4000
 
@@ -61,7 +68,7 @@ class _State:
     atoms: list[int]  # positive atoms with columns left
     absent: list[int]  # negated atoms not yet checked
     conditions: list[Condition]
-    started: bool = False  # whether the driver has been taken up
+    started: bool = False  # whether a step has used the driver
     steps: list[Step] = field(default_factory=list)
     partial: float = 1.0
     cost: float = 0.0
@@ -80,7 +87,7 @@ class _State:
 
 
 class Orderer:
-    """Finds the cheapest order for one body."""
+    """Finds the cheapest plan for one body."""
 
     def __init__(
         self,
@@ -97,9 +104,9 @@ class Orderer:
     ) -> None:
         """Prepare to plan.
 
-        `held` gives the orders that exist; `price` is that of another one, for each row; `sorting`
-        is that of the driver's rows in another order than their own. `whole_driver`: the driver is
-        scanned at once, so that its rows may come in any order.
+        `held` returns the orders that an atom's relation has. `price` is the cost of another order
+        for each of its rows, `sorting` the cost of sorting a row of the driver. With
+        `whole_driver`, the first step scans the driver, so that its rows can be in any order.
         """
         self._atoms = tuple(atoms)
         self._held = [() if i == driver else tuple(held(i)) for i in range(len(atoms))]
@@ -149,12 +156,12 @@ class Orderer:
         return Plan(self._atoms, self._driver, steps, orders, best.cost)
 
     def _orders_at_hand(self) -> list[Sequence[Order]]:
-        """Return the orders that cost nothing; a driver comes in the order of its columns."""
+        """Return the orders that cost nothing; a driver is sorted by its columns as declared."""
         own = [tuple(range(len(atom.args))) for atom in self._atoms]
         return [(own[i],) if i == self._driver else held for i, held in enumerate(self._held)]
 
     def _new_orders(self, state: _State) -> float:
-        """Return the price of the orders that the plan needs and that do not exist."""
+        """Return the cost of the orders that the plan needs and that do not exist."""
         total = 0.0
         for i, groups in enumerate(state.groups):
             if i != self._driver:
@@ -186,14 +193,14 @@ class Orderer:
         choices.sort(key=lambda s: s.cost + s.partial)
         self._tried += len(choices)
         if self._tried > _MOST_STATES:
-            choices = choices[:1]  # large bodies: go on with the best of each step
+            choices = choices[:1]  # a large body: from here on, follow the best choice only
         for following in choices:
             self._search(following)
 
     def _choices(self, state: _State) -> Iterator[Callable[[_State], None]]:
         driver = self._driver
         if driver is not None and driver in state.atoms and not state.started:
-            # The driver comes first, whole or by a variable that it shares.
+            # The first step uses the driver: all of it, or a variable that it shares.
             yield lambda s: self._scan(s, driver)
             if not self._whole_driver:
                 for slot in self._shared(state, (driver,)):
@@ -203,14 +210,14 @@ class Orderer:
         for slot in shared:
             yield partial(self._leap, slot=slot)
         if not shared:
-            # Only private columns are left: the widest atom last, where its rows are written out.
+            # Only private columns are left. The atom with most rows is last: it multiplies most.
             atom = min(
                 state.atoms, key=lambda a: (self._unlocks_nothing(state, a), self._rows(state, a))
             )
             yield lambda s: self._scan(s, atom)
 
     def _shared(self, state: _State, atoms: Sequence[int]) -> Iterator[str]:
-        """Yield the unbound slots of `atoms` that some other pending atom has, too."""
+        """Yield the unbound slots of `atoms` that another pending atom has as well."""
         seen: set[str] = set()
         for a in atoms:
             for slot in self._atoms[a].args:
@@ -267,18 +274,18 @@ class Orderer:
             state.atoms.remove(atom)
 
     def _advance(self, state: _State) -> None:
-        """Do all that needs no choice: computations, checks, narrowing by bound values."""
+        """Add all steps that need no choice: computations, tests, restriction by bound values."""
         moved = True
         while moved:
             moved = self._compute(state, fallible=False) or self._narrow(state)
             moved = moved or self._binding(state)
 
     def _compute(self, state: _State, *, fallible: bool) -> bool:
-        """Take the conditions whose inputs are bound and that only check, or cannot fail."""
+        """Add the conditions whose inputs are bound; those that can fail only if `fallible`."""
         moved = False
         for written in list(state.conditions):
-            condition = towards(written, state.bound, self._computed)
-            if not condition.inputs <= state.bound or isinstance(condition, Count):
+            condition = directed(written, state.bound, self._computed)
+            if not condition.inputs <= state.bound or isinstance(condition, Range):
                 continue
             can_fail = (
                 isinstance(condition, Assign)
@@ -310,7 +317,7 @@ class Orderer:
             state.partial *= 0.5
 
     def _binding(self, state: _State) -> bool:
-        """Take one computation that may fail, or one range, if something waits for its value."""
+        """Add one computation that can fail, if anything that is pending needs its value."""
         needed = {slot for a in state.atoms for slot in self._atoms[a].slots}
         needed |= {slot for a in state.absent for slot in self._atoms[a].slots}
         for condition in state.conditions:
@@ -319,7 +326,7 @@ class Orderer:
             new = [slot for slot in outputs(condition) if slot not in state.bound]
             if not new or not condition.inputs <= state.bound:
                 continue
-            if isinstance(condition, Count):
+            if isinstance(condition, Range):
                 continue
             if needed.intersection(new):
                 state.conditions.remove(condition)
@@ -350,25 +357,25 @@ class Orderer:
         return moved
 
     def _finish(self, state: _State) -> None:
-        """Take what is left: ranges, and computations that may fail, as late as possible."""
+        """Add the remaining steps: ranges, and computations that can fail, as late as possible."""
         while state.conditions or state.absent:
             if self._compute(state, fallible=False) or self._binding(state):
                 continue
-            counts = [
-                c for c in state.conditions if isinstance(c, Count) and c.inputs <= state.bound
+            ranges = [
+                c for c in state.conditions if isinstance(c, Range) and c.inputs <= state.bound
             ]
-            if counts:
-                state.conditions.remove(counts[0])
-                state.steps.append(Iterate(counts[0]))
-                state.bound.add(counts[0].into)
+            if ranges:
+                state.conditions.remove(ranges[0])
+                state.steps.append(Iterate(ranges[0]))
+                state.bound.add(ranges[0].into)
                 state.partial *= 10.0
                 state.cost += state.partial
             elif not self._compute(state, fallible=True):
-                break  # the rest waits for what Python computes between two joins
+                break  # the others need values that Python computes between two joins
 
 
 def computed_slots(conditions: Sequence[Condition]) -> frozenset[str]:
-    """Return the slots that computations give values to: no equality may bind them before."""
+    """Return the slots that computations bind. No equality may bind them before."""
     return frozenset(
         slot
         for condition in conditions
@@ -377,8 +384,8 @@ def computed_slots(conditions: Sequence[Condition]) -> frozenset[str]:
     )
 
 
-def towards(condition: Condition, bound: set[str], computed: frozenset[str]) -> Condition:
-    """Return an equality between two slots in the direction in which it can bind."""
+def directed(condition: Condition, bound: set[str], computed: frozenset[str]) -> Condition:
+    """Return a condition; an equality between two slots in the direction in which it can bind."""
     if (
         isinstance(condition, Assign)
         and isinstance(condition.value, str)
@@ -388,3 +395,29 @@ def towards(condition: Condition, bound: set[str], computed: frozenset[str]) -> 
     ):
         return Assign(condition.value, condition.into)
     return condition
+
+
+# --- orders of columns --------------------------------------------------------------------------
+
+
+def fitting(groups: Groups, orders: Iterable[Order]) -> Order | None:
+    """Return the first order that has the columns group by group, or None."""
+    for order in orders:
+        at = 0
+        for group in groups:
+            if set(order[at : at + len(group)]) != set(group):
+                break
+            at += len(group)
+        else:
+            return order
+    return None
+
+
+def any_fitting(groups: Groups) -> Order:
+    """Return an order that has the columns group by group."""
+    return tuple(column for group in groups for column in sorted(group))
+
+
+def in_order(columns: Sequence[int], order: Order) -> tuple[int, ...]:
+    """Return some columns, sorted by their position in `order`."""
+    return tuple(sorted(columns, key=order.index))

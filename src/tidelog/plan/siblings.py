@@ -1,15 +1,20 @@
-"""Aggregates of one rule over the same rows, by the same groups: they become one relation.
+"""Siblings: aggregates of one rule over the same rows and groups become one relation.
 
     ka(k, n, s) :- a(k, _, _), n = count : { a(k, _, _) }, s = sum x : { a(k, _, x) }.
 
     result(k, n, s) :  count and sum over a, by k
     ka(k, n, s)     :- result(k, n, s).
 
-One by one they would be two relations, stored and joined again by every change of either. Bodies
-are the same if only the names of their own variables differ: each assignment is a row of both. Then
-each group that one has the others have as well, and it comes and goes in all of them at once.
+Lowered separately they would be two relations, stored twice and joined after every change of
+either. Two bodies have the same rows if they differ only in the names of their own variables. Then
+both aggregates have the same groups, which are inserted and deleted at the same time.
 
-Only counts of rows, sums and means are put together: what maintain/sums.py keeps.
+Only counts of rows, sums and means are combined: those that maintain/sums.py maintains. And only if
+what is summed cannot fail, or nobody needs the others then: in
+
+    p(k) :- a(k, _, _), n = count : { a(k, _, _) }, s = sum x / y : { a(k, x, y) }, n < 2.
+
+the count must have its value even where the sum has none.
 """
 
 from __future__ import annotations
@@ -21,12 +26,16 @@ from tidelog.logic import program as p
 from tidelog.plan.aggregates import (
     NEUTRAL,
     AggregateLowering,
+    Fate,
     Lowering,
     joined,
+    may_fail,
+    term_can_fail,
 )
-from tidelog.plan.failing import Failures, Family, Placed, error_rules, may_fail
-from tidelog.plan.implied import without_implied
+from tidelog.plan.body import OnFailure
+from tidelog.plan.failing import Family, Judgement, Placed, excuses, matters_without
 from tidelog.plan.lowered import Aggregation
+from tidelog.plan.redundant import without_redundant_atoms
 from tidelog.source import Span
 from tidelog.values.types import NUMBER
 
@@ -38,12 +47,11 @@ def without_aggregates(
     args: Sequence[p.Term],
     text: str,
     span: Span | None,
-    *,
-    judged: bool,
+    fate: Fate,
 ) -> tuple[p.Literal, ...]:
-    """Return the body of a rule with atoms in the places of its aggregates.
+    """Return the body of a rule with its aggregates replaced by atoms.
 
-    If it is not `judged`, where these have no value is not looked at.
+    `fate` is what becomes of failures.
     """
     fused = siblings(body, args)
     met = {id(part) for family in fused for part in family}
@@ -51,54 +59,47 @@ def without_aggregates(
     families: list[Family] = [*fused, *((part,) for part in alone)]
     if not families:
         return body
-    failures = Failures(body, families, judged=judged)
     placed: list[Placed] = []
-    for i, family in enumerate(families):
+    for family in families:
         lowering = (
             SiblingsLowering(whole, body, family, head, text, span)
             if len(family) > 1
             else AggregateLowering(whole, body, family[0], head, text, span)
         )
-        atom = lowering.atom(excusable=i in failures.excusable)
-        placed.append(Placed(family, atom, lowering.failed))
-    _add_errors(whole, failures, placed, head, text, span)
-    atoms = {id(part): place.atom for place in placed for part in place.family}
-    # Several parts of a family have the same atom.
-    plain = {id(found := atoms.get(id(part), part)): found for part in without_implied(body)}
-    return tuple(plain.values())
-
-
-def _add_errors(
-    whole: Lowering,
-    failures: Failures,
-    placed: Sequence[Placed],
-    head: str,
-    text: str,
-    span: Span | None,
-) -> None:
-    """Add the rules that say which failures are errors."""
-    relations: dict[int, str] = {}
-    for family, terms, body in error_rules(failures, placed):
-        if family not in relations:
-            types = [term.type for term in terms]
-            relations[family] = whole.fresh_relation(f"{head}@error", types)
-            failed = placed[family].failed
-            assert failed is not None
-            whole.errors[relations[family]] = failed
-        whole.add_rule(relations[family], terms, body, text, span)
+        raises = fate is OnFailure.RAISE
+        atom = lowering.atom(
+            excusable=any(
+                may_fail(part) and (not raises or bool(excuses(body, family, (part,))))
+                for part in family
+            ),
+            excuses=excuses(body, family, family) if raises else None,
+        )
+        placed.append(Placed(family, atom, lowering.failed, lowering.spoilt))
+    Judgement(whole, body, placed, head, text, span, fate).add()
+    replaced = {id(part): place for place in placed for part in place.family}
+    # The first member of a family is replaced, the others are left out.
+    firsts = {id(place.family[0]): place for place in placed}
+    plain: list[p.Literal] = []
+    for literal in without_redundant_atoms(body):
+        if id(literal) not in replaced:
+            plain.append(literal)
+        elif id(literal) in firsts:
+            plain += firsts[id(literal)].literals
+    return tuple(plain)
 
 
 def siblings(body: Sequence[p.Literal], head: Sequence[p.Term]) -> list[tuple[p.Reduce, ...]]:
-    """Return the aggregates of a body that can be one relation, in the order of a rule's head.
+    """Return the families of aggregates in a body that can be one relation.
 
-    So the rule often does nothing but to copy the relation.
+    Their members are in the order of the rule's head, so that the rule often only copies the
+    relation.
     """
     families: list[list[p.Reduce]] = []
     for literal in body:
         if not isinstance(literal, p.Reduce) or _as_sum(literal) is None:
             continue
         for family in families:
-            if alike(family[0], literal) is not None:
+            if all(_can_be_combined(part, literal, body) for part in family):
                 family.append(literal)
                 break
         else:
@@ -111,8 +112,21 @@ def siblings(body: Sequence[p.Literal], head: Sequence[p.Term]) -> list[tuple[p.
     ]
 
 
+def _can_be_combined(one: p.Reduce, other: p.Reduce, body: Sequence[p.Literal]) -> bool:
+    """Return whether two aggregates can be one relation."""
+    renamed = alike(one, other)
+    if renamed is None:
+        return False
+    return renamed.target == one.target or not any(
+        mine.target is not None
+        and term_can_fail(mine.target)
+        and matters_without(others, mine, body)
+        for mine, others in ((one, other), (other, one))
+    )
+
+
 def alike(first: p.Reduce, other: p.Reduce) -> p.Reduce | None:
-    """Return an aggregate with the body and the variables of another, if it is over its rows."""
+    """Return `other` with the body and the variables of `first` if both have the same rows."""
     if set(first.group) != set(other.group) or len(first.local) != len(other.local):
         return None
     names = dict(zip(other.local, first.local, strict=True))
@@ -125,18 +139,18 @@ def alike(first: p.Reduce, other: p.Reduce) -> p.Reduce | None:
 
 
 def _as_sum(reduce: p.Reduce) -> p.Reduce | None:
-    """Return an aggregate as one that adds up rows, if it does."""
+    """Return an aggregate in the form that maintain/sums.py maintains, or None."""
     if reduce.registered is not None:
         return None
     if reduce.op == "count" and isinstance(reduce.target, p.Var):
-        # Where a row has nothing but its value, different values are different rows.
+        # If a row consists of its value only, distinct values are distinct rows.
         is_whole = reduce.local == (reduce.target.name,)
         return replace(reduce, target=None) if is_whole else None
     return reduce if reduce.op in ("count", "sum", "mean", "total") else None
 
 
 def _term(term: p.Term, names: Mapping[str, str]) -> p.Term:
-    """Return a term with other names for some variables."""
+    """Return a term with some variables renamed."""
     match term:
         case p.Var(name):
             return replace(term, name=names.get(name, name))
@@ -147,7 +161,7 @@ def _term(term: p.Term, names: Mapping[str, str]) -> p.Term:
 
 
 def _literal(literal: p.Literal, names: Mapping[str, str]) -> p.Literal:
-    """Return a literal with other names for some variables."""
+    """Return a literal with some variables renamed."""
     match literal:
         case p.Atom(args=args) | p.Test(args=args):
             return replace(literal, args=tuple(_term(arg, names) for arg in args))
@@ -161,7 +175,7 @@ def _literal(literal: p.Literal, names: Mapping[str, str]) -> p.Literal:
 
 
 class SiblingsLowering(AggregateLowering):
-    """Lowers several aggregates of a rule to one relation."""
+    """Lowers several aggregates of a rule, as one relation."""
 
     def __init__(
         self,
@@ -178,23 +192,27 @@ class SiblingsLowering(AggregateLowering):
         for reduce in reduces:
             renamed = alike(reduces[0], reduce)
             part = None if renamed is None else _as_sum(renamed)
-            assert part is not None, "aggregates of other rows"
+            assert part is not None, "the aggregates are not siblings"
             parts.append(part)
         self._parts = tuple(parts)
 
-    def atom(self, *, excusable: bool) -> p.Atom:
-        """Return the atom that takes the place of the aggregates.
+    def atom(self, *, excusable: bool, excuses: Sequence[p.Literal] | None) -> p.Atom:
+        """Add the relations of the aggregates, and return the atom that replaces them.
 
-        As for one of them (plan/aggregates.py). A mean of nothing has no value, so where one is
-        among them the rule asks for no empty group.
+        The mean of no rows has no value, so that a rule with a mean reads no empty group.
         """
         parts, reduce = self._parts, self._reduce
         types = dict(self._all_types())
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
-        needs_wanted = self._needs_outer() or self._body_may_fail(part.target for part in parts)
+        rows_may_fail = self._body_may_fail(part.target for part in parts)
+        needs_wanted = self._needs_outer() or rows_may_fail
         has_neutral = all(part.op in NEUTRAL for part in parts)
         meets_empty = has_neutral and not self._asks_only_groups_with_rows()
-        wanted = self._wanted(group) if needs_wanted or meets_empty else None
+        wanted = None
+        if needs_wanted or meets_empty:
+            wanted, kept = self._wanted(group, sourced=needs_wanted)
+            if rows_may_fail:
+                self._note_spoilt(group, kept, excuses)
         local = tuple(p.Var(name, types[name]) for name in reduce.local)
         source, places = self._shared_source((*group, *local), wanted if needs_wanted else None)
         columns = tuple(places[variable] for variable in group)
@@ -225,7 +243,7 @@ class SiblingsLowering(AggregateLowering):
     def _shared_source(
         self, variables: tuple[p.Var, ...], wanted: str | None
     ) -> tuple[str, dict[p.Term, int]]:
-        """Return the relation of the body's assignments, and where it has what is aggregated."""
+        """Return the relation of the body's solutions, and the columns of variables and targets."""
         body = self._reduce.body
         targets = [part.target for part in self._parts if part.target is not None]
         args = tuple(dict.fromkeys((*variables, *targets)))
@@ -237,5 +255,6 @@ class SiblingsLowering(AggregateLowering):
         if wanted is not None:
             group = variables[: len(self._reduce.group)]
             body = (p.Atom(wanted, group, self._reduce.span), *body)
-        self._whole.add_rule(name, args, body, self._text, self._span)
+        fate = self._source_fate(variables[: len(self._reduce.group)])
+        self._whole.add_rule(name, args, body, self._text, self._span, fate)
         return name, {term: place for place, term in enumerate(args)}

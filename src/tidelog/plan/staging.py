@@ -1,19 +1,20 @@
-"""Which parts of a rule come before what Python must compute, and which after it.
+"""How the conditions that Python computes split a rule into stages.
 
-What the kernel cannot compute splits a join into stages (maintain/joins.py). These functions say
-what a stage can bind, which of Python's conditions it is followed by, and what is needed later.
+A stage is a join by the kernel, followed by the conditions that Python can compute from its result
+(join/joins.py). These functions say which slots a stage can bind, which of Python's conditions
+follow it, and which slots later stages need. A rule without such conditions has one stage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.plan.body import Assign, AtomUse, Condition, Rule, is_external, outputs
+from tidelog.plan.body import Assign, AtomUse, Condition, LoweredRule, is_external, outputs
 from tidelog.plan.order import computed_slots
 
 
 def needing_externals(conditions: Sequence[Condition]) -> set[str]:
-    """Return the slots whose values depend on what Python computes."""
+    """Return the slots whose values depend on a condition that Python computes."""
     later: set[str] = set()
     if not any(is_external(c) for c in conditions):
         return later
@@ -37,7 +38,7 @@ def reachable_slots(
     conditions: Sequence[Condition],
     known: set[str],
 ) -> set[str]:
-    """Return the slots that the atoms and what can be computed from them bind."""
+    """Return the slots that are bound by the atoms and by the kernel's conditions on them."""
     bound = set(known)
     computed = computed_slots(conditions)
     for i in places:
@@ -61,7 +62,7 @@ def reachable_slots(
 
 
 def first_externals(conditions: Sequence[Condition], bound: set[str]) -> tuple[Condition, ...]:
-    """Return the conditions that Python can compute from bound slots, and from each other."""
+    """Return Python's conditions that depend only on bound slots and on each other."""
     bound = set(bound)
     taken: list[Condition] = []
     moved = True
@@ -80,9 +81,9 @@ def wanted_later(
     waiting: Sequence[int],
     conditions: Sequence[Condition],
     externals: Sequence[Condition],
-    rule: Rule,
+    rule: LoweredRule,
 ) -> set[str]:
-    """Return the slots that the head, other atoms and other conditions need."""
+    """Return the slots that the head, the atoms of later stages and other conditions need."""
     wanted = set(rule.head.slots)
     for i in waiting:
         wanted |= atoms[i].slots

@@ -1,6 +1,6 @@
-"""A plan: the steps of a join, in order, over slots and atoms.
+"""A plan: the steps of a join, in the order in which they run.
 
-kernel/program.py makes arrays of it.
+The planner (plan/order.py) makes plans; join/program.py compiles them to arrays for the kernel.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tidelog.plan.body import Assign, AtomUse, Check, Count, Unpack
+from tidelog.plan.body import Assign, AtomUse, Check, Range, Unpack
 
 
 @dataclass(frozen=True)
 class Leap:
-    """Bind a slot to the values on which the atoms agree; each gives its next column."""
+    """Bind a slot to each value that all of the atoms have in their next column."""
 
     slot: str
     atoms: tuple[int, ...]
@@ -22,7 +22,7 @@ class Leap:
 
 @dataclass(frozen=True)
 class Seek:
-    """Narrow an atom by columns whose values are known."""
+    """Restrict an atom to the rows with the bound values in some columns."""
 
     atom: int
     columns: tuple[int, ...]
@@ -30,7 +30,7 @@ class Seek:
 
 @dataclass(frozen=True)
 class Scan:
-    """Bind the remaining columns of an atom, row by row."""
+    """Bind the remaining columns of an atom, once for each of its rows."""
 
     atom: int
     columns: tuple[int, ...]
@@ -38,7 +38,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Compute:
-    """Compute a value, or check a condition between values."""
+    """Compute a value and bind it, or test a condition."""
 
     what: Assign | Check | Unpack
     binds: bool
@@ -46,16 +46,16 @@ class Compute:
 
 @dataclass(frozen=True)
 class Absent:
-    """Go on only if a negated atom has no matching row."""
+    """Continue only if a negated atom has no matching row."""
 
     atom: int
 
 
 @dataclass(frozen=True)
 class Iterate:
-    """Bind a slot to the numbers of a range."""
+    """Bind a slot to each number of a range."""
 
-    count: Count
+    count: Range
 
 
 Step: TypeAlias = Leap | Seek | Scan | Compute | Absent | Iterate
@@ -63,7 +63,11 @@ Step: TypeAlias = Leap | Seek | Scan | Compute | Absent | Iterate
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of one join; `orders` has each atom's columns in the order they are used."""
+    """The steps of one join.
+
+    `driver` is the atom whose rows are given when the join runs, such as the changed rows of a
+    relation. `orders` has the columns of each atom in the order in which the steps use them.
+    """
 
     atoms: tuple[AtomUse, ...]
     driver: int | None

@@ -7,17 +7,15 @@ concat the empty text); `min`, `max` and `mean` of nothing do not hold: they ret
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
-from fractions import Fraction
 from functools import reduce as fold
 from typing import Any
 
 from tidelog.io.tabular import checker
-from tidelog.reference.functors import Failure, Records, fit_decimal, fit_integer
+from tidelog.reference.functors import FunctorFailure, Records, fit_decimal, fit_integer
 from tidelog.values.algebra import Group, Semigroup, SetFunction, UserAggregate
 from tidelog.values.order import sort_key
-from tidelog.values.scalars import NAN, canonical_float
+from tidelog.values.ratios import exact_ratio
 from tidelog.values.types import Kind, Type
 
 NOTHING = object()  # None would not do: it is nil, which can be the least record of a group
@@ -62,24 +60,8 @@ def reduce_registered(aggregate: UserAggregate, values: list[Any], records: Reco
                 result = fold(combine, values if lift is None else map(lift, values))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise Failure(f"aggregate `{aggregate.name}` failed: {reason}") from error
+        raise FunctorFailure(f"aggregate `{aggregate.name}` failed: {reason}") from error
     try:
         return checker(aggregate.gives, records)(result)
     except ValueError as error:
-        raise Failure(f"aggregate `{aggregate.name}` gave a wrong result: {error}") from None
-
-
-def exact_ratio(values: list[Any], divisor: int) -> float:
-    """Return the float nearest to sum(values) / divisor, whatever the order of the values.
-
-    Infinities and NaN count as IEEE 754 says: two opposite infinities, or a NaN, give NaN. A sum
-    beyond the largest float is an infinity.
-    """
-    special = [v for v in values if isinstance(v, float) and not math.isfinite(v)]
-    if special:
-        return canonical_float(special[0] if len(set(special)) == 1 else NAN)
-    exact = sum((Fraction(v) for v in values), Fraction(0)) / divisor
-    try:
-        return canonical_float(float(exact))
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+        raise FunctorFailure(f"aggregate `{aggregate.name}` gave a wrong result: {error}") from None

@@ -11,21 +11,20 @@ from typing import Protocol
 
 from tidelog.errors import EvaluationError, FunctionalConflict
 from tidelog.logic import program as p
-from tidelog.reference.functors import Failure
-from tidelog.reference.solve import UNKNOWN, Assignment, Solver
-from tidelog.reference.tables import Table
+from tidelog.reference.functors import FunctorFailure
+from tidelog.reference.solve import UNKNOWN, Assignment, IndexedRows, Solver
 from tidelog.values.text import format_value
 from tidelog.values.types import Row
 
 
 class Watch(Protocol):
-    """Is told how far an evaluation has come, and may put an end to it by an exception."""
+    """Observes an evaluation, and may stop it with an exception."""
 
     def found(self, instantiations: int, /) -> None:
-        """Note that rows were looked at."""
+        """Receive the number of rows that were examined."""
 
     def reached(self, level: int, rows: int, /) -> None:
-        """Note that a round has ended, and how many rows there are."""
+        """Receive the number of rows after a round."""
 
 
 def evaluate(
@@ -42,14 +41,14 @@ class _Evaluation:
         self._watch = watch
         self._program = program
         self._given = {name: set(rows) for name, rows in facts.items()}
-        self._tables = {name: Table() for name in program.relations}
+        self._relations = {name: IndexedRows() for name in program.relations}
         self._keys: dict[str, dict[Row, Row]] = {
             name: {} for name, relation in program.relations.items() if relation.functional
         }
         if watch is None:
-            self._solver = Solver(self._tables, program.records)
+            self._solver = Solver(self._relations, program.records)
         else:
-            self._solver = Solver(self._tables, program.records, watch.found)
+            self._solver = Solver(self._relations, program.records, watch.found)
 
     def run(self) -> dict[str, frozenset[Row]]:
         for fact in self._program.facts:
@@ -59,10 +58,10 @@ class _Evaluation:
                 self._add(name, row)
         for stratum in self._program.strata:
             self._stratum(stratum)
-        return {name: frozenset(table.rows) for name, table in self._tables.items()}
+        return {name: frozenset(relation.rows) for name, relation in self._relations.items()}
 
     def _stratum(self, stratum: p.Stratum) -> None:
-        new = {name: Table() for name in stratum.relations}
+        new = {name: IndexedRows() for name in stratum.relations}
         for rule in stratum.rules:
             for row in list(self._derive(rule, None)):
                 if self._add(rule.head.relation, row):
@@ -71,9 +70,9 @@ class _Evaluation:
         while stratum.recursive and any(table.rows for table in new.values()):
             level += 1
             if self._watch is not None:
-                rows = sum(len(self._tables[name].rows) for name in stratum.relations)
+                rows = sum(len(self._relations[name].rows) for name in stratum.relations)
                 self._watch.reached(level, rows)
-            last, new = new, {name: Table() for name in stratum.relations}
+            last, new = new, {name: IndexedRows() for name in stratum.relations}
             for rule in stratum.rules:
                 for i, literal in enumerate(rule.body):
                     if not (isinstance(literal, p.Atom) and literal.relation in last):
@@ -82,16 +81,16 @@ class _Evaluation:
                         if self._add(rule.head.relation, row):
                             new[rule.head.relation].add(row)
 
-    def _derive(self, rule: p.Rule, focus: tuple[int, Table] | None) -> Iterator[Row]:
+    def _derive(self, rule: p.Rule, focus: tuple[int, IndexedRows] | None) -> Iterator[Row]:
         for known, failure in self._solver.solutions(rule.body, {}, focus):
             if failure is not None:
                 raise self._error(rule, known, failure)
             try:
                 yield tuple(self._solver.value(arg, known) for arg in rule.head.args)
-            except Failure as error:
+            except FunctorFailure as error:
                 raise self._error(rule, known, error) from None
 
-    def _error(self, rule: p.Rule, known: Assignment, failure: Failure) -> EvaluationError:
+    def _error(self, rule: p.Rule, known: Assignment, failure: FunctorFailure) -> EvaluationError:
         values = {
             name: value
             for name, value in (known if failure.group is None else failure.group).items()
@@ -102,7 +101,7 @@ class _Evaluation:
     # --- functional relations ---
 
     def _add(self, name: str, row: Row) -> bool:
-        is_new = self._tables[name].add(row)
+        is_new = self._relations[name].add(row)
         if is_new and name in self._keys:
             other = self._keys[name].setdefault(row[:-1], row)
             if other != row:
@@ -123,7 +122,7 @@ class _Evaluation:
         return FunctionalConflict("\n".join(lines))
 
     def _origin(self, name: str, row: Row) -> str:
-        """Return in words where a row comes from."""
+        """Say where a row comes from."""
         if row in self._given.get(name, ()):
             return "a given fact"
         for fact in self._program.facts:
@@ -146,5 +145,5 @@ class _Evaluation:
         """Return the row that a rule derives; None where it fails on rows that are news to it."""
         try:
             return tuple(self._solver.value(arg, known) for arg in rule.head.args)
-        except Failure:
+        except FunctorFailure:
             return None

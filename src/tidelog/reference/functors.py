@@ -1,7 +1,7 @@
 """What each functor computes, on Python values.
 
-A functor that cannot compute raises `Failure` with the reason; who catches it decides whether that
-matters (reference/solve.py).
+A functor that cannot compute raises `FunctorFailure` with the reason. The caller decides whether
+that is an error (reference/solve.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
+from tidelog.logic.patterns import python_pattern
 from tidelog.values.order import sort_key
-from tidelog.values.patterns import python_pattern
 from tidelog.values.scalars import canonical_float, symbol_ordinal
 from tidelog.values.text import format_value, parse_value
 from tidelog.values.types import (
@@ -41,7 +41,7 @@ _WORD = 2**64
 _EXACT = Context(prec=80, rounding=ROUND_HALF_EVEN)
 
 
-class Failure(Exception):
+class FunctorFailure(Exception):
     """A functor cannot compute with its arguments."""
 
     group: Mapping[str, Any] | None = None
@@ -89,30 +89,30 @@ def fit_integer(value: int, type_: Type, shown: str) -> int:
     """Return `value` if it fits `type_`."""
     low, high = (0, UNSIGNED_MAX) if type_.kind is Kind.UNSIGNED else (NUMBER_MIN, NUMBER_MAX)
     if not low <= value <= high:
-        raise Failure(f"{shown} overflows `{type_}`")
+        raise FunctorFailure(f"{shown} overflows `{type_}`")
     return value
 
 
 def _divide(a: int, b: int) -> int:
     if b == 0:
-        raise Failure(f"division by zero: {a} / {b}")
+        raise FunctorFailure(f"division by zero: {a} / {b}")
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 
 
 def _remainder(a: int, b: int) -> int:
     if b == 0:
-        raise Failure(f"division by zero: {a} % {b}")
+        raise FunctorFailure(f"division by zero: {a} % {b}")
     return a - b * _divide(a, b)
 
 
 def _power(base: int, exponent: int) -> int:
     if exponent < 0:
         if base == 0:
-            raise Failure(f"division by zero: {base} ^ {exponent}")
+            raise FunctorFailure(f"division by zero: {base} ^ {exponent}")
         return base ** (exponent % 2) if abs(base) == 1 else 0
     if abs(base) > 1 and exponent > 64:
-        raise Failure(f"{base} ^ {exponent} overflows")
+        raise FunctorFailure(f"{base} ^ {exponent} overflows")
     power: int = base**exponent
     return power
 
@@ -185,13 +185,13 @@ def fit_decimal(value: Decimal, type_: Type, shown: str) -> Decimal:
     """Return `value` rounded to the scale of `type_`, if its digits fit."""
     rounded = value.quantize(Decimal(1).scaleb(-type_.scale), context=_EXACT)
     if abs(rounded.scaleb(type_.scale, context=_EXACT)) >= 10**type_.precision:
-        raise Failure(f"{shown} overflows `{type_}`")
+        raise FunctorFailure(f"{shown} overflows `{type_}`")
     return rounded if rounded else abs(rounded)  # there is no negative zero
 
 
 def _divide_decimal(a: Decimal, b: Decimal) -> Decimal:
     if b == 0:
-        raise Failure(f"division by zero: {a} / {b}")
+        raise FunctorFailure(f"division by zero: {a} / {b}")
     return _EXACT.divide(a, b)
 
 
@@ -218,7 +218,7 @@ def _move(op: str, args: list[Any], types: list[Type]) -> Any:
             return moved + sign * dt.timedelta(days=by)
         return moved + sign * dt.timedelta(microseconds=by)
     except OverflowError:
-        raise Failure(f"{_show(op, args)} is outside the years 1 to 9999") from None
+        raise FunctorFailure(f"{_show(op, args)} is outside the years 1 to 9999") from None
 
 
 # --- text -------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def _pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(python_pattern(pattern))
     except re.error as error:
-        raise Failure(f"`{pattern}` is not a regular expression: {error}") from None
+        raise FunctorFailure(f"`{pattern}` is not a regular expression: {error}") from None
 
 
 def test(name: str, args: list[Any]) -> bool:
@@ -261,7 +261,7 @@ def _parsed(text: str, type_: Type, records: Records) -> Any:
     try:
         return parse_value(text, type_, records)
     except ValueError as error:
-        raise Failure(str(error)) from None
+        raise FunctorFailure(str(error)) from None
 
 
 def _to_integer(value: Any, type_: Type, result: Type, records: Records) -> int:
@@ -274,7 +274,7 @@ def _to_integer(value: Any, type_: Type, result: Type, records: Records) -> int:
         case Kind.TIMESTAMP:
             return (value - _EPOCH) // _MICROSECOND  # type: ignore[no-any-return]
         case Kind.FLOAT if not math.isfinite(value):
-            raise Failure(f"{format_value(value, FLOAT, records)} is not a whole number")
+            raise FunctorFailure(f"{format_value(value, FLOAT, records)} is not a whole number")
         case _:
             return fit_integer(math.trunc(value), result, format_value(value, type_, records))
 
@@ -303,7 +303,7 @@ def _to_decimal(value: Any, type_: Type, result: Type, records: Records) -> Deci
         parsed: Decimal = _parsed(value, result, records)
         return parsed
     if type_.kind is Kind.FLOAT and not math.isfinite(value):
-        raise Failure(f"{format_value(value, FLOAT, records)} is not a decimal")
+        raise FunctorFailure(f"{format_value(value, FLOAT, records)} is not a decimal")
     return fit_decimal(Decimal(value), result, format_value(value, type_, records))
 
 
@@ -323,19 +323,27 @@ def number_range(start: Any, stop: Any, step: Any | None, type_: Type) -> list[A
     if step is None:
         step = 1 if start <= stop else -1
     if step == 0:
-        raise Failure("`range` with step 0 has no end")
+        raise FunctorFailure("`range` with step 0 has no end")
     if type_.kind is not Kind.FLOAT:
         return list(range(start, stop, step))
     if not all(map(math.isfinite, (start, stop, step))):
-        raise Failure("`range` needs finite numbers")
+        raise FunctorFailure("`range` needs finite numbers")
     out = []
     value = start
     while (value < stop) if step > 0 else (value > stop):
         out.append(canonical_float(value))
         if value + step == value:
-            raise Failure("`range` makes no progress: its step is too small for its start")
+            raise FunctorFailure("`range` makes no progress: its step is too small for its start")
         value += step
     return out
 
 
-__all__ = ["UNSIGNED", "Failure", "apply", "fit_decimal", "fit_integer", "number_range", "test"]
+__all__ = [
+    "UNSIGNED",
+    "FunctorFailure",
+    "apply",
+    "fit_decimal",
+    "fit_integer",
+    "number_range",
+    "test",
+]

@@ -19,13 +19,43 @@ from tidelog.logic import program as p
 from tidelog.logic.safety import literal_variables, newly_bound, pattern_variables, term_variables
 from tidelog.reference import functors
 from tidelog.reference.aggregates import NOTHING, reduce, reduce_registered
-from tidelog.reference.functors import Failure, Records
-from tidelog.reference.tables import Table
+from tidelog.reference.functors import FunctorFailure, Records
 from tidelog.values.order import sort_key
 from tidelog.values.types import Row
 
 Assignment: TypeAlias = dict[str, Any]
-Tables: TypeAlias = Mapping[str, Table]
+Positions: TypeAlias = tuple[int, ...]
+
+
+class IndexedRows:
+    """A growing set of rows, with an index for each set of columns that was looked up."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows: set[Row] = set(rows)
+        self._indexes: dict[Positions, dict[Row, list[Row]]] = {}
+
+    def add(self, row: Row) -> bool:
+        """Add a row; return whether it is new."""
+        if row in self.rows:
+            return False
+        self.rows.add(row)
+        for positions, index in self._indexes.items():
+            index.setdefault(tuple(row[i] for i in positions), []).append(row)
+        return True
+
+    def lookup(self, positions: Positions, key: Row) -> Iterable[Row]:
+        """Return the rows whose columns at `positions` hold `key`."""
+        if not positions:
+            return self.rows
+        index = self._indexes.get(positions)
+        if index is None:
+            index = self._indexes[positions] = {}
+            for row in self.rows:
+                index.setdefault(tuple(row[i] for i in positions), []).append(row)
+        return index.get(key, ())
+
+
+Relations: TypeAlias = Mapping[str, IndexedRows]
 
 
 class _Unknown:
@@ -36,16 +66,16 @@ UNKNOWN = _Unknown()
 
 
 class Solver:
-    """Enumerates the solutions of bodies over given tables."""
+    """Enumerates the solutions of bodies over given relations."""
 
     def __init__(
         self,
-        tables: Tables,
+        relations: Relations,
         records: Records,
         looked_at: Callable[[int], object] = lambda rows: None,
     ) -> None:
-        """`looked_at` is told how many rows are looked at, and may put an end to it."""
-        self._tables = tables
+        """`looked_at` is called with the number of rows examined, and may stop the evaluation."""
+        self._relations = relations
         self._records = records
         self._looked_at = looked_at
 
@@ -53,12 +83,12 @@ class Solver:
         self,
         body: tuple[p.Literal, ...],
         known: Assignment,
-        focus: tuple[int, Table] | None = None,
-    ) -> Iterator[tuple[Assignment, Failure | None]]:
+        focus: tuple[int, IndexedRows] | None = None,
+    ) -> Iterator[tuple[Assignment, FunctorFailure | None]]:
         """Yield each solution, with the failure it met, if any.
 
-        `focus` = (i, table) reads the i-th literal, an atom, from `table` and takes it first: that
-        is how a round of the fixpoint looks only at what is new.
+        `focus` = (i, source) reads the i-th literal, an atom, from `source`, and takes it first. So
+        a round of the fixpoint reads only what is new.
         """
         atom_bound = {
             name
@@ -75,30 +105,29 @@ class Solver:
         self,
         order: list[p.Literal],
         known: Assignment,
-        failure: Failure | None,
+        failure: FunctorFailure | None,
         atom_bound: set[str],
-        focus: Table | None,
-    ) -> Iterator[tuple[Assignment, Failure | None]]:
+        focus: IndexedRows | None,
+    ) -> Iterator[tuple[Assignment, FunctorFailure | None]]:
         if not order:
             yield known, failure
             return
         literal, rest = order[0], order[1:]
-        table = focus
-        if table is None and isinstance(literal, p.Atom):
-            table = self._tables[literal.relation]
-        if _uses_unknown(literal, known):
-            known = {**known, **{n: UNKNOWN for n in newly_bound(literal, set(known)) - set(known)}}
-            yield from self._extend(rest, known, failure, atom_bound, None)
-            return
+        source = focus
+        if source is None and isinstance(literal, p.Atom):
+            source = self._relations[literal.relation]
         try:
-            extended = list(self._solve(literal, known, table))
-        except Failure as error:
+            is_left_out = _uses_unknown(literal, known)
+            extended = [] if is_left_out else list(self._solve(literal, known, source))
+        except FunctorFailure as error:
+            is_left_out, failure = True, failure or error
+        if is_left_out:
             # What this literal would have bound is unknown, unless a positive atom binds it too:
-            # that atom must still match, so the rest is ordered anew without the value.
+            # that atom must still match, so the rest is ordered again without the value.
             unbound = newly_bound(literal, set(known)) - set(known)
             known = {**known, **{name: UNKNOWN for name in unbound - atom_bound}}
             rest = _order([], rest, set(known))
-            yield from self._extend(rest, known, failure or error, atom_bound, None)
+            yield from self._extend(rest, known, failure, atom_bound, None)
             return
         for assignment in extended:
             yield from self._extend(rest, assignment, failure, atom_bound, None)
@@ -106,12 +135,12 @@ class Solver:
     # --- one literal ---
 
     def _solve(
-        self, literal: p.Literal, known: Assignment, table: Table | None
+        self, literal: p.Literal, known: Assignment, source: IndexedRows | None
     ) -> Iterator[Assignment]:
         match literal:
             case p.Atom(args=args, negated=negated):
-                assert table is not None
-                matches = self._match_atom(args, known, table)
+                assert source is not None
+                matches = self._match_atom(args, known, source)
                 if not negated:
                     yield from matches
                 elif next(matches, None) is None:
@@ -131,12 +160,12 @@ class Solver:
                 yield from self._reduce(literal, known)
 
     def _match_atom(
-        self, args: tuple[p.Term, ...], known: Assignment, table: Table
+        self, args: tuple[p.Term, ...], known: Assignment, source: IndexedRows
     ) -> Iterator[Assignment]:
         positions = tuple(i for i, arg in enumerate(args) if _is_known(arg, known))
         key = tuple(self.value(args[i], known) for i in positions)
-        # The table may grow while its matches are used, so take them all at once.
-        rows = list(table.lookup(positions, key))
+        # The rows may grow while the matches are used, so copy them.
+        rows = list(source.lookup(positions, key))
         self._looked_at(len(rows))
         for row in rows:
             yield from self._match_all(args, row, known)
@@ -199,7 +228,7 @@ class Solver:
                 value = reduce_registered(literal.registered, values, self._records)
             else:
                 value = reduce(literal.op, values, value_type, literal.result.type, self._records)
-        except Failure as failure:
+        except FunctorFailure as failure:
             failure.group = group
             raise
         if value is not NOTHING:

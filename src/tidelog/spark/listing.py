@@ -1,7 +1,7 @@
-"""The files of a folder, here or wherever Spark can reach, and what tells them apart by schema.
+"""List the files of a folder, local or remote, and read their schemas.
 
-A folder on this machine is listed directly. One with an address (`s3a://..`, `hdfs://..`) is listed
-by Spark, as a job, so that nothing but Spark needs to know the file system.
+A local folder is listed directly. A folder with an address (`s3a://..`, `hdfs://..`) is listed by a
+Spark job, so that only Spark needs access to the file system.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,80 +18,115 @@ from urllib.parse import unquote
 
 from tidelog.errors import UsageError
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _GLOB = str.maketrans({sign: f"\\{sign}" for sign in "\\*?[]{}"})
 
 
 @dataclass(frozen=True)
 class File:
-    """A file with rows."""
+    """A file of a source."""
 
     name: str
-    """Its last part, unique within the folder."""
+    """Its path below the folder of the source."""
     path: str
     size: int
     time: float
-    """When it was last changed, in seconds."""
+    """When it was last modified, in seconds since 1970."""
 
     @property
-    def mark(self) -> str:
-        """What is noted of a file that was taken."""
+    def offset(self) -> str:
+        """The offset that is committed when the file was read."""
         return f"{self.size}:{self.time:.6f}"
 
     @property
     def spark_path(self) -> str:
-        """The path as Spark takes it: signs that it would match with are only signs."""
-        return self.path if "://" in self.path else self.path.translate(_GLOB)
+        """The path for Spark, with characters of glob patterns escaped."""
+        return spark_path(self.path)
+
+
+def spark_path(path: str) -> str:
+    """Return a path for Spark, with characters of glob patterns escaped."""
+    return path if "://" in path else path.translate(_GLOB)
 
 
 def is_local(path: str) -> bool:
-    """Return whether a path is one of this machine."""
-    return "://" not in path or path.startswith("file://")
+    """Return whether a path is on this machine: it has no scheme, or that of files."""
+    return path.startswith("file:/") or not _SCHEME.match(path)
 
 
 def list_files(path: str, spark: Any) -> list[File]:
-    """Return the files of a folder, or the one file, in the order in which they came.
+    """Return the files of a folder, or the one file, by modification time.
 
-    Names that begin with a dot or an underscore are left out: files in the making have such.
+    Names that begin with a dot or an underscore are left out: they are files still being written.
     """
-    if is_local(path):
-        found = _list_local(path.removeprefix("file://"))
-    else:
-        found = _list_by_spark(path, spark)
+    found = _list_local(plain_path(path)) if is_local(path) else _list_by_spark(path, spark)
     return sorted(found, key=lambda file: (file.time, file.name))
 
 
 def _list_local(path: str) -> list[File]:
     try:
         if os.path.isfile(path):
-            status = os.stat(path)
-            return [File(os.path.basename(path), path, status.st_size, status.st_mtime_ns / 1e9)]
+            return [local_file(path, os.path.dirname(path))]
+        if not os.path.exists(path):
+            return []  # there are no files yet
         found = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.name[0] not in "._" and entry.is_file():
-                    status = entry.stat()
-                    found.append(
-                        File(entry.name, entry.path, status.st_size, status.st_mtime_ns / 1e9)
-                    )
+        for folder, below, names in os.walk(path, onerror=_raise):
+            below[:] = [name for name in below if name[0] not in "._"]
+            found += [
+                local_file(os.path.join(folder, name), path)
+                for name in names
+                if name[0] not in "._"
+            ]
         return found
     except FileNotFoundError:
-        return []  # nothing has come yet
+        return []  # one was removed meanwhile: the next listing is complete
     except OSError as error:
         raise UsageError(f"cannot list `{path}`: {error.strerror}") from None
 
 
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def local_file(path: str, root: str) -> File:
+    """Return a local file below the folder of a source."""
+    status = os.stat(path)
+    name = os.path.relpath(path, root)
+    return File(name, path, status.st_size, status.st_mtime_ns / 1e9)
+
+
 def _list_by_spark(path: str, spark: Any) -> list[File]:
     rows = (
-        spark.read.format("binaryFile").load(path).select("path", "modificationTime", "length")
+        spark.read.format("binaryFile")
+        .option("recursiveFileLookup", "true")
+        .load(path)
+        .select("path", "modificationTime", "length")
     ).collect()
     files = []
     for row in rows:
-        name = unquote(row["path"].rsplit("/", 1)[-1])
-        if name[0] not in "._":
+        name = below(row["path"], path)
+        if name.rsplit("/", 1)[-1][0] not in "._":
             files.append(
                 File(name, row["path"], row["length"], row["modificationTime"].timestamp())
             )
     return files
+
+
+def below(address: str, root: str) -> str:
+    """Return the path of a file below the folder of its source, for people.
+
+    >>> below("file:///in/road/day%201/a.csv", "/in/road")
+    'day 1/a.csv'
+    """
+    path, folder = (plain_path(part).rstrip("/") for part in (address, root))
+    return path.removeprefix(f"{folder}/") if path != folder else path.rsplit("/", 1)[-1]
+
+
+def plain_path(address: str) -> str:
+    """Return the absolute path of a local file; the address itself, decoded, of any other."""
+    if address.startswith("file:"):
+        return unquote("/" + address.removeprefix("file:").lstrip("/"))
+    return unquote(address) if "://" in address else os.path.abspath(address)
 
 
 def csv_header(file: File, options: Mapping[str, str], spark: Any) -> list[str]:
@@ -98,7 +134,7 @@ def csv_header(file: File, options: Mapping[str, str], spark: Any) -> list[str]:
     if not is_local(file.path):
         names: list[str] = spark.read.options(**options).csv(file.path).columns
         return names
-    path = Path(file.path.removeprefix("file://"))
+    path = Path(plain_path(file.path))
     opened = gzip.open if path.suffix == ".gz" else open
     encoding = options.get("encoding", options.get("charset", "utf-8-sig"))
     with opened(path, "rt", encoding=encoding, errors="replace", newline="") as lines:
@@ -116,11 +152,11 @@ def csv_header(file: File, options: Mapping[str, str], spark: Any) -> list[str]:
 
 
 def parquet_schema(file: File) -> Any:
-    """Return the schema of a Parquet file on this machine, as Arrow has it; None if it is none."""
+    """Return the Arrow schema of a local Parquet file; None if it is not a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_schema(file.path.removeprefix("file://"))
+        return pq.read_schema(plain_path(file.path))
     except (pa.ArrowException, OSError):
         return None

@@ -1,9 +1,9 @@
-"""Small files of this machine, read by Arrow: the same rows as by Spark, without a job.
+"""Read small local files with Arrow: the same rows as by Spark, without a job.
 
-A job costs tens of milliseconds, however few rows it reads; the rows of an epoch come to the driver
-in any case. So a few megabytes of Parquet, CSV or JSON are read right here. Only what both read
-alike is: for every option, type or sign on which they might differ this returns None, and Spark
-reads. What is wrong with a file is Spark's to say as well.
+A job costs tens of milliseconds even for a few rows, and the driver needs the rows anyway. So a few
+megabytes of Parquet, CSV or JSON are read in this process, but only if Arrow and Spark read them
+alike. For every option, type or character on which they might differ, the result is None, and Spark
+reads the file. Spark also reports files that cannot be read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +20,15 @@ from tidelog.logic.program import Relation
 from tidelog.spark.checking import arrow_type_name, check_schema
 from tidelog.spark.declared import Source
 from tidelog.spark.envelopes import Shape
-from tidelog.spark.listing import File, is_local
+from tidelog.spark.listing import File, is_local, plain_path
 from tidelog.values.types import Kind
 
 _MOST_BYTES = 64 << 20
 _COMPRESSED = (".gz", ".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
-_NOT_PLAIN = (b'"', b"\\", b"\r", b"\0")  # quotes, escapes, other ends of lines
+_NOT_PLAIN = (b'"', b"\\", b"\r", b"\0")  # quotes, escapes, other line ends
 _JSON_TYPES = {Kind.NUMBER: pa.int64(), Kind.FLOAT: pa.float64(), Kind.BOOL: pa.bool_()}
-"""How values are written that are no texts there."""
-_LEGACY = b"org.apache.spark.legacy"  # files with dates of another calendar say so
+"""How non-text values are written."""
+_LEGACY = b"org.apache.spark.legacy"  # set in files with dates of another calendar
 
 
 def read_here(
@@ -39,12 +38,14 @@ def read_here(
     relation: Relation,
     header: Sequence[str] | None,
 ) -> pa.Table | None:
-    """Return the rows of files of one schema, in the shape of `envelopes.encode`, in their order.
+    """Return the rows of files of one schema in order, in the shape of `envelopes.encode`.
 
-    `header` has the columns of CSV files in which they are named. None means: Spark has to read.
+    `header` has the column names of CSV files with a header. None means that Spark must read.
     """
     kinds = {name: c.type.kind for name, c in zip(shape.columns, relation.columns, strict=True)}
-    if not all(is_local(file.path) for file in files) or source.mode == "debezium":
+    if not all(is_local(file.path) for file in files) or source.mode in ("debezium", "upsert"):
+        return None
+    if source.select or source.schema or source.nulls or any("=" in file.name for file in files):
         return None
     if sum(file.size for file in files) > _MOST_BYTES or not shape.columns:
         return None
@@ -64,12 +65,12 @@ def read_here(
             return None
         if table is None:
             return None
-        tables.append(_encoded(table, shape, [quote(f.name) for f in files], number))
+        tables.append(_encoded(table, shape, [f.name for f in files], number))
     return pa.concat_tables(tables)
 
 
 def fits_here(table: pa.Table, source: Source, shape: Shape, relation: Relation) -> bool:
-    """Return whether the columns of what `read_here` has read can be those of the relation."""
+    """Return whether the columns of a table from `read_here` fit the relation."""
     types = {name: arrow_type_name(table[f"new{i}"].type) for i, name in enumerate(shape.columns)}
     if shape.op:
         types[shape.op] = "string"
@@ -81,7 +82,7 @@ def _encoded(table: pa.Table, shape: Shape, names: list[str], number: int) -> pa
     if shape.op:
         found["op"] = table[shape.op].cast(pa.string())
     which = pa.array(np.full(table.num_rows, number, np.int32))
-    found["file"] = pa.DictionaryArray.from_arrays(which, pa.array(names, pa.string()))
+    found["place"] = pa.DictionaryArray.from_arrays(which, pa.array(names, pa.string()))
     return pa.table(found)
 
 
@@ -90,7 +91,7 @@ def _parquet(file: File, source: Source, shape: Shape) -> pa.Table | None:
 
     if source.options:
         return None
-    with pq.ParquetFile(file.path.removeprefix("file://")) as opened:
+    with pq.ParquetFile(plain_path(file.path)) as opened:
         schema = opened.schema_arrow
         wanted = list(shape.all)
         if len(set(schema.names)) < len(schema.names) or not set(wanted) <= set(schema.names):
@@ -103,7 +104,7 @@ def _parquet(file: File, source: Source, shape: Shape) -> pa.Table | None:
 
 
 def _is_plain(type_: pa.DataType) -> bool:
-    """Return whether Spark reads such a column as the same values, of a type that Arrow has."""
+    """Return whether Spark reads a column of this type as the same values."""
     is_ = pa.types
     if is_.is_timestamp(type_):
         return type_.unit in ("us", "ms") and type_.tz in (None, "UTC")
@@ -146,10 +147,10 @@ def _csv(file: File, source: Source, shape: Shape, header: Sequence[str] | None)
 
 
 def _json(file: File, source: Source, shape: Shape, kinds: Mapping[str, Kind]) -> pa.Table | None:
-    """Read one object a line, of which nothing is missing and every value has its type.
+    """Read one JSON object per line, if none has missing values or values of another type.
 
-    Each line is an object of its own if there is a bracket on both sides of each end of a line, and
-    there are no more objects than lines: what is in brackets cannot be cut there.
+    Each line is one object if there is a bracket on both sides of each line end, and there are not
+    more objects than lines.
     """
     from pyarrow import json
 
@@ -161,7 +162,7 @@ def _json(file: File, source: Source, shape: Shape, kinds: Mapping[str, Kind]) -
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     if data.count(b"}\n{") != lines - 1 or not data.endswith((b"}", b"}\n")):
         return None
-    data.decode()  # Arrow would not notice
+    data.decode()  # Arrow would not report it
     types = {name: _JSON_TYPES.get(kinds.get(name, Kind.SYMBOL)) for name in shape.all}
     table = json.read_json(
         pa.BufferReader(data),
@@ -177,13 +178,13 @@ def _json(file: File, source: Source, shape: Shape, kinds: Mapping[str, Kind]) -
 
 
 def _bytes_of(file: File) -> bytes | None:
-    """Return what is in a file of text; None if it is compressed."""
-    path = Path(file.path.removeprefix("file://"))
+    """Return the bytes of a text file; None if it is compressed."""
+    path = Path(plain_path(file.path))
     return None if path.suffix.lower() in _COMPRESSED else path.read_bytes()
 
 
 def _separator(options: Mapping[str, str]) -> str:
-    """Return what separates values; empty if there are options that Arrow may not know."""
+    """Return the separator; empty if there are options that Arrow may not support."""
     known = {key.lower(): value for key, value in options.items()}
     known.pop("header", None)
     separator = known.pop("sep", known.pop("delimiter", ","))
@@ -192,7 +193,7 @@ def _separator(options: Mapping[str, str]) -> str:
 
 
 def _has_blank_line(table: pa.Table) -> bool:
-    """Return whether a line is of blanks only: Spark passes over such lines."""
+    """Return whether a line is blank: Spark skips such lines."""
     blank: Any = None
     for column in table.columns:
         trimmed = pc.fill_null(pc.utf8_trim_whitespace(column), "")

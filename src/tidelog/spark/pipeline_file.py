@@ -1,4 +1,4 @@
-"""The pipeline file: TOML becomes declarations, with an error that names the key and the fix.
+"""Read a pipeline file: TOML becomes declarations. Errors name the key and the fix.
 
 [pipeline]
 name = "fraud"
@@ -13,10 +13,13 @@ path = "in/payment"
 [[sink]]
 view = "fraud"
 path = "out/fraud"
+
+In `options` and `spark`, "${NAME}" is taken from the environment (environment.py).
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +28,8 @@ from typing import Any
 
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.spark.declared import PLACEMENTS, Sink, Source, one_of
+from tidelog.spark.environment import expand
+from tidelog.spark.retries import Retry
 
 _PIPELINE = {
     "name": str,
@@ -35,6 +40,11 @@ _PIPELINE = {
     "on_program_change": str,
     "poll_seconds": float,
     "retain_epochs": int,
+    "on_rule_error": str,
+    "retry": int,
+    "retry_seconds": float,
+    "metrics": str,
+    "metrics_port": int,
     "spark": dict,
 }
 _SOURCE = {
@@ -46,11 +56,42 @@ _SOURCE = {
     "name": str,
     "options": dict,
     "columns": dict,
+    "table": str,
+    "schema": str,
+    "select": list,
+    "nulls": dict,
+    "keys": list,
+    "sequence": str,
+    "delete_when": str,
+    "watermark": str,
+    "every": str,
+    "retain": str,
+    "retain_by": str,
+    "reader": str,
     "files_per_epoch": int,
+    "value": str,
     "time_unit": str,
 }
-_SINK = {"view": str, "what": str, "format": str, "path": str, "name": str, "options": dict}
-_NAMES = {str: "text in quotes", int: "a whole number", float: "a number", dict: "a table { .. }"}
+_SINK = {
+    "view": str,
+    "what": str,
+    "format": str,
+    "path": str,
+    "table": str,
+    "partition_by": list,
+    "name": str,
+    "options": dict,
+    "retry": int,
+    "retry_seconds": float,
+}
+_NAMES = {
+    str: "text in quotes",
+    int: "a whole number",
+    float: "a number",
+    dict: "a table { .. }",
+    list: "a list of texts",
+}
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 @dataclass(frozen=True)
@@ -68,12 +109,17 @@ class PipelineFile:
     on_program_change: str = "refuse"
     poll_seconds: float = 1.0
     retain_epochs: int = 1000
+    on_rule_error: str = "fail"
+    retry: int = 3
+    retry_seconds: float = 1.0
+    metrics: str = ""
+    metrics_port: int | None = None
     spark: Mapping[str, str] | None = None
-    """Settings for the Spark session, as they are."""
+    """Settings for the Spark session."""
 
 
 def read_pipeline_file(path: str | Path) -> PipelineFile:
-    """Return what the file declares; raise UsageError with the place and the likely fix."""
+    """Return what a file declares; raise UsageError with the place and the likely fix."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -84,12 +130,12 @@ def read_pipeline_file(path: str | Path) -> PipelineFile:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: this is not TOML: {error}") from None
+        raise UsageError(f"{path}: invalid TOML: {error}") from None
     return _Reading(path).pipeline(content)
 
 
 class _Reading:
-    """Reads one file; knows its name for messages, and its folder for paths."""
+    """Reads one file; has its name for messages and its folder for paths."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -99,7 +145,7 @@ class _Reading:
         self._known("the file", content, ("pipeline", "source", "sink"))
         where = "[pipeline]"
         if not isinstance(content.get("pipeline"), dict):
-            raise self._error(where, "is missing", 'begin with [pipeline] and program = "x.dl"')
+            raise self.error(where, "is missing", 'begin with [pipeline] and program = "x.dl"')
         keys = self._keys(where, content["pipeline"], _PIPELINE, required=("program",))
         placement = keys.get("placement", "auto")
         with self._at(where):
@@ -109,13 +155,16 @@ class _Reading:
                 keys.get("on_program_change", "refuse"),
                 ("refuse", "rebuild"),
             )
+            Retry(keys.get("retry", 0), keys.get("retry_seconds", 0.0))
         if keys.get("poll_seconds", 1.0) < 0:
-            raise self._error(where, "`poll_seconds` cannot be below 0")
-        program = Path(self._path(keys.pop("program")))
+            raise self.error(where, "`poll_seconds` cannot be below 0")
+        program = self._local_path(where, "program", keys.pop("program"))
         if not program.is_file():
-            raise self._error(where, f"there is no program `{program}`", "see `program`")
-        state = Path(self._path(keys.pop("state", "state")))
+            raise self.error(where, f"there is no program `{program}`", "see `program`")
+        state = self._local_path(where, "state", keys.pop("state", "state"))
         settings = self._strings(where, "spark", keys.pop("spark", {}))
+        if keys.get("metrics"):
+            keys["metrics"] = str(self._local_path(where, "metrics", keys["metrics"]))
         keys.setdefault("name", self._file.stem)
         return PipelineFile(
             file=self._file,
@@ -130,8 +179,11 @@ class _Reading:
     def _source(self, where: str, table: Mapping[str, Any]) -> Source:
         keys = self._keys(where, table, _SOURCE, required=("relation", "format"))
         keys["options"] = self._strings(where, "options", keys.get("options", {}))
-        keys["columns"] = self._strings(where, "columns", keys.get("columns", {}))
-        if keys.get("path"):
+        for key in ("columns", "nulls"):
+            keys[key] = self._strings(where, key, keys.get(key, {}))
+        for key in ("select", "keys"):
+            keys[key] = self._texts(where, key, keys.get(key, []))
+        if keys.get("path") and keys["format"] != "kafka":  # there it names topics
             keys["path"] = self._path(keys["path"])
         with self._at(where):
             return Source(**keys)
@@ -139,6 +191,9 @@ class _Reading:
     def _sink(self, where: str, table: Mapping[str, Any]) -> Sink:
         keys = self._keys(where, table, _SINK, required=("view",))
         keys["options"] = self._strings(where, "options", keys.get("options", {}))
+        keys["partition_by"] = tuple(keys.get("partition_by", ()))
+        if not all(isinstance(name, str) for name in keys["partition_by"]):
+            raise self.error(where, '`partition_by` must be a list of columns: ["country"]')
         if keys.get("path"):
             keys["path"] = self._path(keys["path"])
         with self._at(where):
@@ -147,7 +202,9 @@ class _Reading:
     def _tables(self, content: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
         tables = content.get(key, [])
         if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-            raise self._error(f"[{key}]", "is one table", f"write [[{key}]], for each one")
+            raise self.error(
+                f"[{key}]", "must be a list of tables", f"write [[{key}]] for each one"
+            )
         return [(f"[[{key}]] number {i}", table) for i, table in enumerate(tables, start=1)]
 
     def _keys(
@@ -160,19 +217,19 @@ class _Reading:
         self._known(where, table, tuple(types))
         for key in required:
             if key not in table:
-                raise self._error(where, f"`{key}` is missing", f"its keys: {', '.join(types)}")
+                raise self.error(where, f"`{key}` is missing", f"its keys: {', '.join(types)}")
         for key, value in table.items():
             wanted = types[key]
             fits = isinstance(value, int | float if wanted is float else wanted)
             if not fits or (isinstance(value, bool) and wanted is not bool):
-                raise self._error(where, f"`{key}` must be {_NAMES[wanted]}, not {value!r}")
+                raise self.error(where, f"`{key}` must be {_NAMES[wanted]}, not {value!r}")
         return dict(table)
 
     def _known(self, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
         for key in table:
             if key not in known:
                 hint = did_you_mean(key, known)
-                raise self._error(
+                raise self.error(
                     where, f"unknown key `{key}`", hint or f"its keys: {', '.join(known)}"
                 )
 
@@ -180,22 +237,43 @@ class _Reading:
         result = {}
         for name, value in table.items():
             if isinstance(value, dict | list):
-                raise self._error(where, f"`{key}`: `{name}` must be text, not {value!r}")
-            result[name] = str(value).lower() if isinstance(value, bool) else str(value)
+                raise self.error(where, f"`{key}`: `{name}` must be text, not {value!r}")
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            with self._at(f"{where}: `{key}`: `{name}`"):
+                result[name] = text if key in ("columns", "nulls") else expand(text)
         return result
 
+    def _texts(self, where: str, key: str, values: list[Any]) -> tuple[str, ...]:
+        for value in values:
+            if not isinstance(value, str):
+                raise self.error(where, f"`{key}` must be a list of texts, not {values!r}")
+        return tuple(values)
+
     def _path(self, path: str) -> str:
-        return path if "://" in path else str(self._folder / path)
+        """Return a path as it is used: an address, or absolute on this machine."""
+        if path.startswith("file:/"):
+            return "/" + path.removeprefix("file:").lstrip("/")
+        return path if _SCHEME.match(path) else str(self._folder / path)
+
+    def _local_path(self, where: str, key: str, path: str) -> Path:
+        found = self._path(path)
+        if _SCHEME.match(found):
+            raise self.error(
+                where, f"`{key}` must be a path on this machine, not `{path}`",
+                "mount it, or bring it with spark-submit --files; sources and sinks may be anywhere"
+                if key == "program" else "a folder that all machines have under the same path",
+            )  # fmt: skip
+        return Path(found)
 
     def _at(self, where: str) -> _Located:
         return _Located(self, where)
 
-    def _error(self, where: str, what: str, hint: str | None = None) -> UsageError:
+    def error(self, where: str, what: str, hint: str | None = None) -> UsageError:
         return UsageError(f"{self._file}: {where}: {what}" + (f"\n  help: {hint}" if hint else ""))
 
 
 class _Located:
-    """Puts file and table in front of the errors of its block."""
+    """Prefixes the errors of its block with file and table."""
 
     def __init__(self, reading: _Reading, where: str) -> None:
         self._reading, self._where = reading, where
@@ -205,4 +283,4 @@ class _Located:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, UsageError):
-            raise self._reading._error(self._where, str(error)) from None
+            raise self._reading.error(self._where, str(error)) from None

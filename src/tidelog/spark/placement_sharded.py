@@ -1,55 +1,56 @@
-"""The placement `sharded`: the state in K shards, each an engine over its part, in files.
+"""The placement `sharded`: the state in K shards, each an engine with its part of the rows.
 
-An epoch is one Spark job with a task for each shard (shard_task.py). When all have answered, the
-epoch is committed by one file that names what they have written (shard_manifest.py). Parquet files
-are read by the tasks themselves. What comes in any other way is gathered here, and sent along with
-the job if it is little, or else written for the tasks to read.
+An epoch is one Spark job. Spark reads the rows, tasks check and route them (shard_routing.py), the
+shuffle brings them to their shards, and one task for each shard applies them (shard_epoch.py). When
+all tasks have answered, one file that names what they have written commits the epoch
+(sharding/manifest.py). This process sees names and counts, and no rows.
 
-The files must be where this process and all of Spark's workers find them by the same path.
+This process and all of Spark's workers must see the files under the same path.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from tidelog.database.transaction import changes_of
+from tidelog.database.view import Change
 from tidelog.durable.files import Files
 from tidelog.durable.lock import WriterLock
-from tidelog.engine.shard_state import ShardRef
-from tidelog.engine.shards import routed
-from tidelog.engine.transaction import changes_of
-from tidelog.engine.view import Change
 from tidelog.errors import StateError, UsageError
-from tidelog.io.columns import CheckedTable
-from tidelog.io.tabular import CheckedRows, to_arrow
+from tidelog.io.conversion import ConversionOptions
+from tidelog.io.offsets import CommittedOffsets, RowCounts
+from tidelog.io.tabular import CheckedRows, arrow_schema
 from tidelog.logic.program import Program
-from tidelog.plan.sharding import Sharding
-from tidelog.spark.checking import BadRow
-from tidelog.spark.declared import Source
-from tidelog.spark.listing import is_local
-from tidelog.spark.remembered import Applied, Changes, Count, Given, Remembering
-from tidelog.spark.shard_job import Answer, BySpark, here
-from tidelog.spark.shard_manifest import Committed, Epochs
-from tidelog.spark.shard_reading import FilePart
-from tidelog.spark.shard_task import Rows, Work, router_of
-from tidelog.spark.shard_views import ShardViews
-from tidelog.spark.sources import Batch, PolledSource
+from tidelog.sharding.key_relations import Upsert
+from tidelog.sharding.manifest import Committed, Epochs
+from tidelog.sharding.shard_state import ShardRef
+from tidelog.sharding.sharding import Sharding
+from tidelog.sharding.views import ShardViews
+from tidelog.spark.envelopes import Shape
+from tidelog.spark.epoch_changes import Applied, EpochChanges, Given, table_of
+from tidelog.spark.epoch_input import EpochInput
+from tidelog.spark.frames import to_frame
+from tidelog.spark.quarantine import Quarantine
+from tidelog.spark.shard_epoch import EpochWork, in_this_process
+from tidelog.spark.shard_frames import change_in_files, view_frame
+from tidelog.spark.shard_job import BySpark, Runner, checked_answers, here
+from tidelog.spark.shard_routing import AT, SIGN, SourceCheck, routed_table
+from tidelog.spark.shard_task import Work, forget, router_of
+from tidelog.spark.view_changes import ViewChange, change_of
 from tidelog.values.types import Row
 
-_SENT = 10_000  # rows that go along with the job
-_OP = "tidelog op"
 _CLEAN = 64  # epochs
-SetApart = Callable[[int, Mapping[str, Sequence[BadRow]]], None]
+DRIFT = "drift"
+"""The item whose offset is the last schema drift of a snapshot."""
 
 
-class ShardedPlacement(Remembering):
-    """The state of a pipeline in shards, opened when there is one."""
+class ShardedPlacement(CommittedOffsets):
+    """The state of a pipeline in shards."""
 
     name = "sharded"
 
@@ -60,17 +61,21 @@ class ShardedPlacement(Remembering):
         sides: Sequence[int],
         retain_epochs: int,
         watched: Iterable[str] = (),
-        set_apart: SetApart = lambda epoch, bad: None,
+        quarantine: Path | None = None,
         first_epoch: int = 0,
+        upserts: Sequence[Upsert] = (),
     ) -> None:
-        """Open or begin a state; `set_apart` gets the rows that did not fit before a commit."""
+        """Open or begin a state; `quarantine` is the folder for bad rows."""
         super().__init__()
         self._folder = folder.resolve()
-        self._retain, self._set_apart = retain_epochs, set_apart
+        self._retain = retain_epochs
+        self._quarantine = (quarantine or self._folder / "quarantine").resolve()
         self._first_epoch = first_epoch
+        self._upserts = {upsert.relation: upsert for upsert in upserts}
         self._watched = tuple(dict.fromkeys(watched))
         self._epochs = Epochs(self._folder)
-        self._run: Answer = here
+        self._run: Runner = here
+        self._spark: Any = None
         files = Files(self._folder)
         files.make_folder()
         self._lock = WriterLock(files)
@@ -80,7 +85,7 @@ class ShardedPlacement(Remembering):
         if numbers:
             self._last = self._epochs.read(numbers[-1])
             self._identity = self._last.identity
-            self._memory = self._epochs.memory(self._last)
+            self._committed = self._epochs.read_offsets(self._last)
         self._sides = tuple(sides) if self._last is None else self._last.sides
         self._program, self._router = router_of(program.text, program.name, self._sides)
         self._views = ShardViews(self._program, self.sharding, self._folder, self._parts)
@@ -89,8 +94,6 @@ class ShardedPlacement(Remembering):
             self._epochs.make_folders(self.sharding.grid.shards)
         else:
             self._epochs.clean(self._last, retain_epochs)
-        shutil.rmtree(self._folder / "staging", ignore_errors=True)
-        shutil.rmtree(self._folder / "claims", ignore_errors=True)
 
     def _check_same(self) -> None:
         last = self._last
@@ -99,31 +102,30 @@ class ShardedPlacement(Remembering):
         if last.program.strip() != self._program.text.strip():
             self.close()
             raise UsageError(
-                f"the state in `{self._folder}` is of another program"
-                "\n  help: `tidelog pipeline rescale` evaluates the new one on the given rows"
+                f"the state in `{self._folder}` belongs to another program"
+                "\n  help: `tidelog pipeline rescale` evaluates the new program on the given rows"
             )
         if last.plan != self._plan:
             self.close()
             raise UsageError(
                 f"the shards in `{self._folder}` were laid out by another version of Tidelog"
-                "\n  help: `tidelog pipeline rescale` lays them out anew"
+                "\n  help: `tidelog pipeline rescale` lays them out again"
             )
 
     @property
     def _plan(self) -> tuple[str, ...]:
         sharding = self.sharding
-        return tuple(sorted(f"{v.name} as {sharding.name_of(v)}" for v in sharding.versions))
+        return tuple(sorted(f"{v.name} as {sharding.name_of(v)}" for v in sharding.variants))
 
     @property
     def sharding(self) -> Sharding:
-        """Where rows are."""
+        """Which rows each shard has."""
         return self._router.sharding
 
     def start(self, spark: Any) -> None:
-        """Have the work done by Spark from now on."""
-        self._run = BySpark(spark)
-
-    # --- what is remembered ---
+        """Let Spark do the work from now on."""
+        self._spark = spark
+        self._by_spark = self._run = BySpark(spark)
 
     @property
     def epoch(self) -> int:
@@ -132,137 +134,143 @@ class ShardedPlacement(Remembering):
 
     # --- epochs ---
 
-    def apply(self, changes: Changes) -> Applied:
-        """Commit an epoch: the rows together with the offsets."""
-        inserted, deleted = changes.inserted, changes.deleted
-        if self._last is None:
-            deleted = {}
-        total = sum(map(len, (*inserted.values(), *deleted.values())))
-        if total <= _SENT:
-            rows = Rows(routed(self._router, inserted), routed(self._router, deleted))
-            return self._epoch(changes, rows=rows)
-        staging = self._folder / "staging"
-        staging.mkdir(exist_ok=True)
-        try:
-            return self._epoch(changes, files=self._staged(staging, inserted, deleted))
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-
-    def _staged(
-        self, folder: Path, inserted: Mapping[str, Given], deleted: Mapping[str, Given]
-    ) -> tuple[FilePart, ...]:
-        """Write rows for the tasks to read."""
-        import pyarrow.parquet as pq
-
-        parts = []
-        for number, name in enumerate({**inserted, **deleted}):
-            came, went = inserted.get(name, CheckedRows()), deleted.get(name, CheckedRows())
-            if not len(came) and not len(went):
+    def apply(self, changes: EpochChanges) -> Applied:
+        """Commit an epoch with rows that are in this process, without Spark."""
+        checks, tables = [], {}
+        held = (changes.inserted, changes.deleted, changes.upserts)
+        names = [n for n in self._program.relations if any(n in rows for rows in held)]
+        for number, name in enumerate(names):
+            relation = self._program.relations[name]
+            if name in changes.upserts:
+                upsert, came = self._upserts[name], changes.upserts[name]
+                shape = Shape((), keys=upsert.keys, sequence="at" if upsert.has_sequence else "")
+                checks.append(SourceCheck(number, name, name, "upsert", shape, ConversionOptions()))
+                table = table_of(came.rows, relation, self._program.records)
+                table = table.append_column(SIGN, pa.array(came.inserted))
+                if came.at is not None:
+                    table = table.append_column(AT, pa.array(came.at))
+                tables[number] = [(i, table) for i in range(self.sharding.grid.shards)]
                 continue
-            table = pa.table({_OP: pa.array(["+"] * len(came) + ["-"] * len(went), pa.string())})
-            if self._program.relations[name].columns:
-                both = pa.concat_tables([self._columns(name, came), self._columns(name, went)])
-                table = both.append_column(_OP, table[_OP])
-            path = folder / f"{number}.parquet"
-            pq.write_table(table, path)
-            source = Source(name, "parquet", str(path), "changes", op=_OP)
-            parts.append(FilePart(name, source, (str(path),), (path.name,)))
-        return tuple(parts)
-
-    def _columns(self, name: str, rows: Given) -> pa.Table:
-        if isinstance(rows, CheckedTable):
-            return rows.table
-        return to_arrow(list(rows), self._program.relations[name], self._program.records)
-
-    def takes(self, batches: Sequence[tuple[PolledSource, Batch]]) -> bool:
-        """Return whether tasks are to read the files of an epoch themselves."""
-        parts = [(source, part) for source, batch in batches for part in batch.parts]
-        return all(
-            source.spec.format == "parquet"
-            and source.spec.mode in ("append", "changes")
-            and part.files
-            and not part.drift
-            and all(is_local(file.path) for file in part.files)
-            for source, part in parts
+            checks.append(
+                SourceCheck(number, name, name, "changes", Shape(()), ConversionOptions())
+            )
+            parts = []
+            for side, sign in ((changes.inserted, True), (changes.deleted, False)):
+                rows = side.get(name, CheckedRows())
+                if len(rows):
+                    table = table_of(rows, relation, self._program.records)
+                    signs = pa.array([sign] * len(rows), pa.bool_())
+                    parts.append(table.append_column(SIGN, signs))
+            tables[number] = [
+                routed for table in parts for routed in routed_table(self._router, name, table)
+            ]
+        work = self._epoch_work(tuple(checks))
+        return self._commit_answers(
+            work.epoch, in_this_process(work, tables, self.sharding.grid.shards), changes
         )
 
-    def apply_files(self, batches: Sequence[tuple[PolledSource, Batch]]) -> tuple[Applied, Changes]:
-        """Have tasks read and check the files, and commit; return what was done and received."""
-        changes = Changes()
-        parts = []
-        for source, batch in batches:
-            known = self.offsets(source.name)
-            changes.marks[source.name] = {
-                item: mark for item, mark in batch.marks.items() if known.get(item) != mark
-            }
-            for part in batch.parts:
-                paths = tuple(
-                    os.path.abspath(file.path.removeprefix("file://")) for file in part.files
-                )
-                labels = tuple(file.name for file in part.files)
-                parts.append(FilePart(source.name, source.spec, paths, labels))
-        return self._epoch(changes, files=tuple(parts), checked=False), changes
+    def apply_input(
+        self, epoch: EpochInput, changes: EpochChanges, before_commit: Callable[[EpochInput], None]
+    ) -> Applied | None:
+        """Let Spark read, route and apply the rows of an epoch, and commit it.
 
-    def _epoch(
-        self,
-        changes: Changes,
-        *,
-        rows: Rows | None = None,
-        files: tuple[FilePart, ...] = (),
-        checked: bool = True,
-    ) -> Applied:
-        """Have the shards do an epoch, and commit it; files that are not `checked` are by them."""
+        `before_commit` may still refuse the epoch. Returns None if nothing is new.
+        """
+        changed = any(changes.offsets.values())
+        is_snapshot = any(p.source.spec.mode == "snapshot" for p in epoch.parts)
+        if not changed and not is_snapshot:
+            return None
+        self._note_drift(epoch, changes)
+        checks = tuple(
+            SourceCheck(
+                p.tag, p.source.name, p.source.relation.name, p.source.spec.mode, p.source.shape,
+                p.source.conversion, p.part.drift,
+            )
+            for p in epoch.parts
+        )  # fmt: skip
+        work = self._epoch_work(checks)
+        Quarantine(self._quarantine).remove_from(work.epoch)
+        answers = self._by_spark.epoch(epoch, work)
+        before_commit(epoch)
+        heads = [head for _, head in answers]
+        for head in heads:
+            for name, received in head["received"].items():
+                bad = head["bad"].get(name, 0)
+                counts = RowCounts(received, received - bad, bad)
+                if received:
+                    changes.counts[name] = changes.counts.get(name, RowCounts()) + counts
+        nothing = not any(any(head["given"]) or head["views"] for head in heads)
+        if nothing and not any(changes.offsets.values()):
+            forget()  # the same snapshot again: the files of this epoch are not named
+            return None
+        return self._commit_answers(work.epoch, answers, changes)
+
+    def _note_drift(self, epoch: EpochInput, changes: EpochChanges) -> None:
+        """Commit the schema drift of a snapshot, so that it is reported once."""
+        for source, batch in epoch.batches:
+            if source.spec.mode == "snapshot":
+                drift = next((part.drift for part in batch.parts if part.drift), "")
+                if drift != self.offsets(source.name).get(DRIFT, ""):
+                    changes.offsets[source.name] = {**changes.offsets[source.name], DRIFT: drift}
+
+    def _epoch_work(self, checks: tuple[SourceCheck, ...]) -> EpochWork:
         last = self._last
         epoch = self._first_epoch if last is None else last.epoch + 1
-        work = self._work(epoch=epoch, watched=self._watched, rows=rows, files=files)
+        return EpochWork(self._work(), epoch, self._watched, checks, str(self._quarantine))
+
+    def _commit_answers(
+        self, epoch: int, answers: Sequence[tuple[int, dict[str, Any]]], changes: EpochChanges
+    ) -> Applied:
+        """Commit what the shards have written."""
+        last = self._last
         shards: dict[int, ShardRef] = {}
         views: dict[str, list[str]] = {}
-        came = went = 0
+        view_rows: dict[str, int] = {}
+        inserted = deleted = 0
         bootstrapped = False
-        bad: dict[str, list[BadRow]] = {}
-        for shard, head, _ in self._run(work):
+        for shard, head in checked_answers(answers):
             shards[shard] = ShardRef.from_data(head["ref"])
-            came, went = came + head["given"][0], went + head["given"][1]
+            inserted += head["given"][0]
+            deleted += head["given"][1]
             bootstrapped |= head["bootstrapped"]
-            for view, file in head["views"].items():
+            for view, (file, rows_changed) in head["views"].items():
                 views.setdefault(view, []).append(file)
-            for source, count in () if checked else head.get("received", {}).items():
-                bad[source] = [BadRow(**row) for row in head["bad"].get(source, ())]
-                changes.counts[source] = Count(count, count - len(bad[source]), len(bad[source]))
+                view_rows[view] = view_rows.get(view, 0) + rows_changed
         missing = set(range(self.sharding.grid.shards)) - shards.keys()
         if missing:
-            raise StateError(f"Spark has lost the work of shard {min(missing)}")
-        if not checked:
-            self._set_apart(epoch, bad)
-        self._commit(epoch, tuple(shards[i] for i in sorted(shards)), changes, views)
+            raise StateError(f"Spark returned no result for shard {min(missing)}")
+        self._commit(epoch, tuple(shards[i] for i in sorted(shards)), changes, views, view_rows)
         if last is not None:
             for number, (old, new) in enumerate(zip(last.shards, self._sure.shards, strict=True)):
                 if old.snapshot != new.snapshot:
                     self._epochs.clean_shard(number, new)
-        return Applied(epoch, "bootstrap" if bootstrapped else "update", came, went)
+        return Applied(epoch, "bootstrap" if bootstrapped else "update", inserted, deleted)
 
     def _commit(
         self,
         epoch: int,
         shards: tuple[ShardRef, ...],
-        changes: Changes,
+        changes: EpochChanges,
         views: Mapping[str, Sequence[str]],
+        view_rows: Mapping[str, int],
     ) -> None:
         last = self._last
-        memory, memory_epoch = ("", epoch - 1) if last is None else (last.memory, last.memory_epoch)
-        if self._epochs.is_time(epoch, last):
-            after = self._memory.copy()
-            after.add(changes.marks, changes.counts)
-            memory, memory_epoch = self._epochs.write_memory(after), epoch
+        file, file_epoch = "", epoch - 1
+        if last is not None:
+            file, file_epoch = last.offsets_file, last.offsets_epoch
+        if self._epochs.offsets_due(epoch, last):
+            after = self._committed.copy()
+            after.add(changes.offsets, changes.counts)
+            file, file_epoch = self._epochs.write_offsets(after), epoch
         committed = Committed(
             epoch, self._identity, self._program.text, self._program.name, self._sides, self._plan,
-            shards, dict(changes.marks), dict(changes.counts), memory, memory_epoch,
-            {view: tuple(files) for view, files in views.items()}, self._watched,
+            shards, dict(changes.offsets), dict(changes.counts), file, file_epoch,
+            {view: tuple(files) for view, files in views.items()}, self._watched, view_rows,
         )  # fmt: skip
         self._epochs.commit(committed)
         self._views.committed(views)
         self._last = committed
-        self._memory.add(changes.marks, changes.counts)
+        self._committed.add(changes.offsets, changes.counts)
         if epoch % _CLEAN == 0:
             self._epochs.forget(committed, self._retain)
 
@@ -274,14 +282,13 @@ class ShardedPlacement(Remembering):
     def _work(self, **keys: Any) -> Work:
         return Work(
             str(self._folder), self._identity, self._program.text, self._program.name, self._sides,
-            None if self._last is None else self._last.shards, secrets.token_hex(8),
-            **keys,
+            None if self._last is None else self._last.shards, **keys,
         )  # fmt: skip
 
     # --- views ---
 
     def _parts(self, view: str, *, given: bool = False) -> list[pa.Table]:
-        """Return the rows of a view, or those given to it, as the shards have them."""
+        """Return the rows of a view, or its given rows, from each shard."""
         if self._last is None:
             return []
         answers = sorted(self._run(self._work(view=view, given=given)), key=lambda a: a[0])
@@ -299,37 +306,87 @@ class ShardedPlacement(Remembering):
         """Return the rows of a view, in no particular order."""
         return self._views.table(view, self._parts(view))
 
+    def frame(self, spark: Any, view: str, *, together: bool = False) -> Any:
+        """Return a view as a DataFrame with a partition for each shard, or with one if `together`.
+
+        It shows the last epoch, and is to be read before the next one.
+        """
+        relation, records = self._program.relations[view], self._program.records
+        if self._last is None:
+            return to_frame(spark, arrow_schema(relation, records).empty_table())
+        if not relation.columns:
+            return spark.range(self.size(view)).select()
+        frame = view_frame(spark, self._work(view=view), arrow_schema(relation, records))
+        if self.sharding.shown[view].is_scattered:
+            frame = frame.distinct()
+        return frame.repartition(1) if together else frame
+
     def size(self, view: str) -> int:
         """Return how many rows a view has."""
-        return int(self.table(view).num_rows)
+        if self._last is None:
+            return 0
+        if self.sharding.shown[view].is_scattered:
+            if self._spark is None or not self._program.relations[view].columns:
+                return len(self.rows(view))
+            return int(self.frame(self._spark, view).count())
+        return sum(head["rows"] for _, head, _ in self._run(self._work(view=view, counted=True)))
 
     def unchanged(self, view: str, since: int) -> bool:
-        """Return whether a view is as it was at an epoch, as far as that is still known."""
+        """Return whether a view is known not to have changed since an epoch."""
         epochs = self._since(view, since)
         return epochs is not None and not any(view in epoch.views for epoch in epochs)
 
+    def retains(self, view: str, since: int) -> bool:
+        """Return whether the changes of a view after an epoch can be read."""
+        return self._since(view, since) is not None
+
     def _since(self, view: str, since: int) -> list[Committed] | None:
-        """Return the epochs after one, if the changes of the view were written down in all."""
+        """Return the epochs after `since`, if all of them have the changes of the view."""
         kept = set(self._epochs.numbers())
         numbers = range(since + 1, self.epoch + 1)
-        if since < 0 or not kept.issuperset(numbers):
+        if since < 0 or since > self.epoch or not kept.issuperset(numbers):
             return None
         epochs = [self._sure if n == self.epoch else self._epochs.read(n) for n in numbers]
-        return epochs if all(view in epoch.watched for epoch in epochs) else None
+        whole = all(
+            view in epoch.watched and (view not in epoch.views or view in epoch.view_rows)
+            for epoch in epochs  # an earlier version wrote other files, without numbers of rows
+        )
+        return epochs if whole else None
 
-    def changes(self, view: str, since: int) -> Iterator[tuple[int, Change]]:
-        """Return what each epoch after `since` changed in a view."""
+    def _epochs_since(self, view: str, since: int) -> list[Committed]:
         epochs = self._since(view, since)
         if epochs is None:
             raise UsageError(
-                f"what changed in `{view}` since epoch {since} is not kept any more"
-                "\n  help: `retain_epochs` sets how many epochs are; or give the sink another path"
+                f"the changes of `{view}` since epoch {since} are no longer retained"
+                "\n  help: raise `retain_epochs`, or give the sink another path"
             )
+        return epochs
+
+    def changes(self, view: str, since: int) -> Iterator[tuple[int, Change]]:
+        """Return the net changes of a view in each epoch after `since`."""
         relation, records = self._program.relations[view], self._program.records
-        for epoch, net in self._views.net(view, epochs):
+        for epoch, net in self._views.net(view, self._epochs_since(view, since)):
             if net:
                 yield epoch, changes_of(relation, records, net)
 
+    def change_frames(self, spark: Any, view: str, since: int) -> Iterator[ViewChange]:
+        """Return the changes of a view in each epoch after `since`, for sinks.
+
+        The rows stay in the files that the tasks have written. Those of a scattered view are
+        counted in this process, to know which of them are new to the whole view.
+        """
+        if self.sharding.shown[view].is_scattered:
+            for number, change in self.changes(view, since):
+                yield change_of(spark, number, change)
+            return
+        relation, records = self._program.relations[view], self._program.records
+        schema = arrow_schema(relation, records)
+        for epoch in self._epochs_since(view, since):
+            if epoch.view_rows.get(view, 0):
+                files = [self._folder / file for file in epoch.views[view]]
+                rows = epoch.view_rows[view]
+                yield change_in_files(spark, epoch.epoch, rows, files, schema)
+
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         self._lock.release()

@@ -1,4 +1,4 @@
-"""Which placement a pipeline has: asked for, that of its state, or chosen by size and program."""
+"""Choose the placement of a pipeline: as requested, that of its state, or by size and program."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tidelog.errors import UsageError
+from tidelog.io.atomic import read_json, replace_text
 from tidelog.logic.program import Literal, Program, Reduce
-from tidelog.plan.sharding import NotSharded, Sharding
-from tidelog.plan.sharding_search import shard
+from tidelog.sharding.manifest import Epochs
+from tidelog.sharding.search import shard
+from tidelog.sharding.sharding import NotSharded, Sharding
 from tidelog.spark.declared import PLACEMENTS, Source, one_of
-from tidelog.spark.files import read_json, replace_text
 from tidelog.spark.listing import is_local, list_files
 from tidelog.spark.placement_driver import DriverPlacement
 from tidelog.spark.placement_sharded import ShardedPlacement
-from tidelog.spark.shard_manifest import Epochs
 
 Placement: TypeAlias = DriverPlacement | ShardedPlacement
 
-LARGE = 1 << 30  # bytes of files from which on several cores are worth it
+LARGE = 1 << 30  # bytes of files above which several shards are worth it
 _POINTER = "PLACEMENT"
 
 
@@ -35,13 +35,13 @@ class Chosen:
     sides: tuple[int, ...] = ()
     """The grid of shards."""
     why: str = ""
-    """Why `auto` has chosen it."""
+    """Why `auto` chose it."""
 
 
-def found(state: Path) -> Chosen | None:
-    """Return the placement of the state that is there; None if there is none.
+def existing(state: Path) -> Chosen | None:
+    """Return the placement of an existing state; None if there is none.
 
-    A state that was moved is where a file says, which is replaced in one step.
+    For a state that was moved, a file names the folder. It is replaced atomically.
     """
     pointer = read_json(state / _POINTER)
     if pointer is not None:
@@ -58,23 +58,26 @@ def found(state: Path) -> Chosen | None:
 
 
 def point_to(state: Path, name: str, folder: Path) -> None:
-    """Make a folder the one that has the state."""
+    """Record which folder has the state."""
     text = json.dumps({"placement": name, "folder": folder.name}) + "\n"
     replace_text(state / _POINTER, text)
+
+
+def needs_driver(on_rule_error: str, sources: Sequence[Source]) -> str:
+    """Say which setting needs the placement `driver`; empty if none does."""
+    if on_rule_error == "quarantine":
+        return '`on_rule_error = "quarantine"`'
+    return "`retain`" if any(source.retain for source in sources) else ""
 
 
 def choose(
     program: Program, state: Path, placement: str, shards: int | None, sources: Sequence[Source]
 ) -> Chosen:
-    """Return the placement; raise UsageError if what is asked for cannot be."""
+    """Return the placement; raise UsageError if the requested one is not possible."""
     one_of("placement", placement, PLACEMENTS)
-    if placement == "relational":
-        raise UsageError(
-            'placement `relational` is not there yet\n  help: placement = "driver" or "sharded"'
-        )
     if shards is not None and shards < 1:
         raise UsageError(f"`shards` is 1 or more, not {shards}")
-    there = found(state)
+    there = existing(state)
     if there is not None:
         return _as_it_is(there, placement, shards)
     if placement == "driver":
@@ -85,7 +88,7 @@ def choose(
         if isinstance(made, NotSharded):
             raise UsageError(
                 f"{program.name} cannot be sharded: {made.why}"
-                '\n  help: placement = "driver" keeps all of it in one process'
+                '\n  help: placement = "driver" keeps the whole state in one process'
             )
         return Chosen("sharded", state / "sharded", made.grid.sides)
     return _automatic(program, state, shards, count, sources)
@@ -100,7 +103,7 @@ def _as_it_is(there: Chosen, placement: str, shards: int | None) -> Chosen:
         return there
     held = f"{count} shards" if there.name == "sharded" else "one database"
     raise UsageError(
-        f"the state is in {held}, and not as it is asked for"
+        f"the state is in {held}, which is not what was requested"
         "\n  help: `tidelog pipeline rescale` moves it"
     )
 
@@ -121,12 +124,12 @@ def _automatic(
     if isinstance(made, NotSharded) or made.doubts:
         why = made.why if isinstance(made, NotSharded) else made.doubts[0]
         return Chosen("driver", state / "database", why=f"not sharded: {why}")
-    why = f"{shards} shards are asked for" if shards else f"the sources have {size:,} bytes"
+    why = f"{shards} shards were requested" if shards else f"the sources have {size:,} bytes"
     return Chosen("sharded", state / "sharded", made.grid.sides, why)
 
 
 def sharding_of(program: Program, shards: int) -> Sharding | NotSharded:
-    """Return how a program is sharded on Spark, or why not."""
+    """Return how a program is sharded on Spark, or why it is not."""
     for rule in program.rules:
         for literal in _reduces(rule.body):
             if literal.registered is not None:
@@ -145,5 +148,5 @@ def _reduces(body: tuple[Literal, ...]) -> Iterator[Reduce]:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,7 +1,8 @@
 """The quarantine: rows that did not fit, with the reason, as lines of JSON.
 
-A file for each source and epoch, written before the epoch commits, so that no row is lost. What an
-epoch that never committed has left is removed at the next start.
+There is a file for each source and epoch; of a sharded pipeline one for each shard that has bad
+rows. It is written before the epoch commits, so no row is lost. Files of epochs that were never
+committed are removed at the next start.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tidelog.io.atomic import file_name, remove_leftovers, replace_text
 from tidelog.spark.checking import BadRow
-from tidelog.spark.files import file_name, remove_leftovers, replace_text
 
-_FILE = re.compile(r"epoch-(\d+)\.jsonl")
+_FILE = re.compile(r"epoch-(\d+)(?:-\d+)?\.jsonl")
 
 
 class Quarantine:
@@ -24,8 +25,15 @@ class Quarantine:
         self._folder = folder
 
     def write(self, epoch: int, bad: Mapping[str, Sequence[BadRow]]) -> None:
-        """Write the rows of an epoch, by source, in the place of what is there for it."""
+        """Write the bad rows of an epoch, by source; replace files that exist for it."""
         self.remove_from(epoch)
+        self._write(epoch, "", bad)
+
+    def write_part(self, epoch: int, number: int, bad: Mapping[str, Sequence[BadRow]]) -> None:
+        """Write the bad rows that one shard has of an epoch. A task that runs again replaces it."""
+        self._write(epoch, f"-{number}", bad)
+
+    def _write(self, epoch: int, part: str, bad: Mapping[str, Sequence[BadRow]]) -> None:
         for source, rows in bad.items():
             if not rows:
                 continue
@@ -39,7 +47,7 @@ class Quarantine:
                 )
                 for row in rows
             ]  # fmt: skip
-            path = self._folder / file_name(source) / f"epoch-{epoch:012d}.jsonl"
+            path = self._folder / file_name(source) / f"epoch-{epoch:012d}{part}.jsonl"
             replace_text(path, "".join(f"{line}\n" for line in lines))
 
     def remove_from(self, epoch: int) -> None:

@@ -1,90 +1,119 @@
-"""Has work done in all shards: in one Spark job, or in this process."""
+"""Do work in all shards with Spark: one job for an epoch, and one for reading a view."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidelog import errors
 from tidelog.errors import DataError, LimitError, StateError, UsageError
-from tidelog.spark import shard_task
-from tidelog.spark.shard_letter import written
+from tidelog.spark import shard_epoch, shard_routing, shard_task
+from tidelog.spark.epoch_input import EpochInput
+from tidelog.spark.jobs import reason, settings
+from tidelog.spark.retries import outage
+from tidelog.spark.shard_epoch import EpochWork
+from tidelog.spark.shard_routing import RouteRows
 from tidelog.spark.shard_task import Work, count_of
-from tidelog.spark.sources import first_line
 
-Told = tuple[int, dict[str, Any], bytes]
-"""What a shard tells: its number, words as JSON has them, and data."""
-Answer = Callable[[Work], list[Told]]
-"""Has a work done in all shards, and returns what each tells."""
-
-_LONG = 1 << 19  # signs of a letter: it is copied for each task, and kept with the job
+_SETTINGS = {
+    # The shards say how many partitions there are, so both stages can be planned at once. An
+    # adaptive plan is a job for each stage, which takes tens of milliseconds more.
+    "spark.sql.adaptive.enabled": "false",
+    # For a limit in bytes, Spark adds up the size of all columns after every row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 15),
+}
+"""Settings of the session during the job of an epoch."""
+ShardAnswer = tuple[int, dict[str, Any], bytes]
+"""A part of a view from a shard: its number, a JSON object, and data."""
+Runner = Callable[[Work], list[ShardAnswer]]
+"""Reads a view in all shards."""
 
 
 class BySpark:
-    """Has work done by Spark, one job at a time."""
+    """Does work with Spark, one job at a time."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
-        try:
-            self._context = spark.sparkContext
-        except Exception:  # a client of Spark Connect has none
-            self._context = None
-        self._frames: dict[int, Any] = {}
 
-    def __call__(self, work: Work) -> list[Told]:
-        """Have the work done, in one job; raise what a shard has told of."""
-        claims = Path(work.folder) / "claims" / work.token
-        claims.mkdir(parents=True)
-        try:
-            table = self._table(work)
-        except Exception as error:  # Spark's own, of either kind of session
-            raise DataError(f"Spark could not do the epoch: {_reason(error)}") from error
-        finally:
-            shutil.rmtree(claims, ignore_errors=True)
-        shards, heads, parts = (table[name].to_pylist() for name in ("shard", "head", "data"))
-        return _checked(list(zip(shards, map(json.loads, heads), parts, strict=True)))
-
-    def _table(self, work: Work) -> Any:
-        """Return what the shards tell, as a table.
-
-        A job that is planned already only gets a letter. That makes half of the time of a small
-        epoch. Without a context, or if the letter is long, the work is the function of the job.
-        """
+    def __call__(self, work: Work) -> list[ShardAnswer]:
+        """Read a view in one job; raise the error that a shard has reported."""
         count = count_of(work.sides)
-        letter = None if self._context is None else written(work)
-        if letter is None or len(letter) > _LONG:
-            return self._planned(count, work).toArrow()
-        if count not in self._frames:
-            self._frames[count] = self._planned(count, shard_task.do_letter)
-        self._context.setLocalProperty(shard_task.LETTER, letter)
-        try:
-            return self._frames[count].toArrow()
-        finally:
-            self._context.setLocalProperty(shard_task.LETTER, None)
+        shards = self._spark.range(0, count, 1, count)
+        table = _run(shards.mapInArrow(work, shard_task.SCHEMA), "a read of a view")
+        shards, heads, parts = (table[name].to_pylist() for name in ("shard", "head", "data"))
+        found = list(zip(shards, map(json.loads, heads), parts, strict=True))
+        checked_answers([(shard, head) for shard, head, _ in found])
+        return found
 
-    def _planned(self, count: int, task: Any) -> Any:
-        return self._spark.range(0, count, 1, count).mapInArrow(task, shard_task.SCHEMA)
+    def task(self, work: EpochWork) -> Any:
+        """Return the function that a task calls with the rows of its shard."""
+        return work
+
+    def epoch(self, epoch: EpochInput, work: EpochWork) -> list[tuple[int, dict[str, Any]]]:
+        """Read, route and apply the rows of an epoch in one job; return what the shards say."""
+        from pyspark.sql import functions as F
+
+        state = work.state
+        count = count_of(state.sides)
+        frame = epoch.frame(with_tables=True)
+        if frame is None:
+            shards = self._spark.range(0, count, 1, count)
+            routed = shards.mapInArrow(_nothing, shard_routing.SCHEMA)
+        else:
+            route = RouteRows(
+                state.program, state.program_name, state.sides, work.checks, epoch.files(),
+                frame.columns,
+            )  # fmt: skip
+            sent = frame.frame.mapInArrow(route, shard_routing.SCHEMA)
+            routed = sent.repartitionById(count, F.col("shard"))
+        applied = routed.mapInArrow(self.task(work), shard_epoch.SCHEMA)
+        with settings(applied.sparkSession, _SETTINGS):
+            table = _run(applied, "an epoch")
+        shards, heads = (table[name].to_pylist() for name in ("shard", "head"))
+        answers = list(zip(shards, map(json.loads, heads), strict=True))
+        return checked_answers(answers)
 
 
-def here(work: Work) -> list[Told]:
-    """Do the work in this process; raise what a shard has told of."""
-    return _checked(shard_task.in_this_process(work))
+def _nothing(batches: Any) -> Any:
+    """Yield nothing: a partition without rows."""
+    for _ in batches:
+        pass
+    return iter(())
 
 
-def _reason(error: Exception) -> str:
-    """Return what an error of Spark is about: the error of the worker, if that is it."""
+def here(work: Work) -> list[ShardAnswer]:
+    """Read a view in this process; raise the error that a shard has reported."""
+    found = shard_task.in_this_process(work)
+    checked_answers([(shard, head) for shard, head, _ in found])
+    return found
+
+
+def _run(frame: Any, what: str) -> Any:
+    try:
+        return frame.toArrow()
+    except Exception as error:  # Spark's own, of either kind of session
+        text = f"Spark failed in {what}: {_cause(error)}"
+        # Our own code in a worker fails again; whatever Spark reads from may come back.
+        of_worker = "PythonException" in str(error) or type(error).__name__ == "PythonException"
+        raise (DataError(text) if of_worker else outage(text, error)) from error
+
+
+def _cause(error: Exception) -> str:
+    """Return the essential line of a Spark error: that of the worker's error, if there is one."""
     lines = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exit)\b", line)]
-    return lines[0] if lines else first_line(error)
+    return lines[0] if lines else reason(error)
 
 
-def _checked(answers: list[Told]) -> list[Told]:
-    for _, head, _ in answers:
+def checked_answers(
+    answers: Sequence[tuple[int, dict[str, Any]]],
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the answers; raise the error that a shard has reported."""
+    for _, head in answers:
         if "error" in head:
             kind = getattr(errors, head["error"])
             bases = (DataError, LimitError, StateError, UsageError)
             raise next(base for base in bases if issubclass(kind, base))(head["message"])
-    return answers
+    return list(answers)

@@ -1,50 +1,54 @@
-"""Sources that are polled: what has come since the offsets that were committed.
+"""Sources: where the rows of an epoch come from.
 
-A source keeps no memory of its own. It is given the offsets of the last committed epoch and returns
-a `Batch`: frames with the rows that came since, and the offsets to commit together with them. An
-epoch that is lost is polled again, and one that was committed is never seen again.
+A source is one of two kinds. A *stream* is a streaming DataFrame: Spark finds what is new, and
+remembers it in the checkpoint of the query (stream.py). What has no stream, such as a JDBC table or
+a snapshot, is *polled*: Spark reads it as a batch within an epoch, on a schedule of its own.
 
-    kind       item              mark
-    files      name of a file    its size and time
-    snapshot   "seen"            what tells this snapshot from the next one
-    delta      "version"         the last version taken
-    frame      "frame"           "taken"
+Both give rows in one common shape (envelopes.py), as parts that one Spark job reads together.
 """
 
 from __future__ import annotations
 
-import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tidelog.errors import DataError, UsageError
+from tidelog.errors import DataError, TidelogError, UsageError
+from tidelog.io.conversion import ConversionOptions
 from tidelog.io.tabular import Records
 from tidelog.logic.program import Relation
-from tidelog.spark.checking import Checker, arrow_type_name, check_schema, schema_error
-from tidelog.spark.conversion import Reading
-from tidelog.spark.declared import Source
-from tidelog.spark.envelopes import ORDERED, Shape, encode, file_places, shape_of, text_schema
-from tidelog.spark.listing import File, csv_header, is_local, list_files, parquet_schema
-from tidelog.spark.local_files import fits_here, read_here
-
-_DIGEST = 16
+from tidelog.sharding.key_relations import Upsert
+from tidelog.spark.checking import Checker, check_schema, schema_error
+from tidelog.spark.connectors import with_driver
+from tidelog.spark.declared import Source, seconds_of
+from tidelog.spark.envelopes import (
+    AT,
+    DELETING,
+    ORDERED,
+    Shape,
+    encode,
+    file_places,
+    quoted,
+    shape_of,
+)
+from tidelog.spark.jobs import reason
+from tidelog.spark.listing import File
+from tidelog.spark.retries import outage
+from tidelog.spark.source_order import FILE, START
 
 
 @dataclass
 class Part:
-    """Rows of one schema: a frame for Spark to compute, or a table that is here already."""
+    """Rows of one schema: a frame for Spark to compute, or a table that was read already.
+
+    A part with neither is in the stream of its source.
+    """
 
     frame: Any = None
     table: Any = None
-    ranks: Mapping[str, int] = field(default_factory=dict)
     drift: str = ""
-    files: Sequence[File] = ()
-    """The files that have the rows, in the order in which they are meant, if there are files."""
-    make: Callable[[], Part] | None = None
-    """Makes the part, where that can wait: whoever reads the files needs none."""
+    """Why no row fits, if the schema has changed."""
 
 
 @dataclass
@@ -52,297 +56,300 @@ class Batch:
     """What a source has for an epoch."""
 
     parts: list[Part]
-    marks: Mapping[str, str]
+    offsets: Mapping[str, str]
     """Offsets to commit, by item."""
-    waiting: int = 0
-    """How many items are left for the next epoch."""
-    marks_of: Callable[[Sequence[Any]], Mapping[str, str]] | None = None
-    """Tells the offsets from the tables of the parts, where they are not known before."""
+    files: Sequence[File] = ()
+    """The files with the rows, in the order in which they apply."""
     oldest: float | None = None
-    """When the oldest item came, in seconds."""
+    """The time of the oldest item, in seconds since 1970; None if unknown."""
 
 
-class PolledSource(ABC):
-    """A source at work. Subclasses know how to poll."""
+class PipelineSource:
+    """A declared source that is ready to be read."""
 
-    reading = Reading()
-    always = False
-    """Whether every poll reads everything, because nothing tells whether there is something new."""
+    is_stream = False
+    """Whether the source has a stream; else it is polled."""
 
     def __init__(self, spec: Source, name: str, relation: Relation, records: Records) -> None:
         self.spec, self.name, self.relation = spec, name, relation
         self.shape: Shape = shape_of(spec, relation)
-        self.reading = self._reading()
-        self.checker = Checker(relation, records, spec.mode, self.shape, self.reading)
+        self.conversion = self._conversion()
+        self.checker = Checker(relation, records, spec.mode, self.shape, self.conversion)
+        self.started = False
+        """Whether an epoch with rows of this source is committed."""
+        self._polled_at: float | None = None
 
-    def _reading(self) -> Reading:
+    def _conversion(self) -> ConversionOptions:
         unit = self.spec.time_unit if self.spec.mode == "debezium" else ""
-        return Reading(time_unit=unit)
+        return ConversionOptions(time_unit=unit)
 
-    @abstractmethod
+    # --- streams ---
+
+    def stream(self, spark: Any) -> Any:
+        """Return the streaming frame of this source in the common shape."""
+        raise UsageError(f"source `{self.name}` has no stream")
+
+    def arrived(self, spark: Any, addresses: Sequence[str]) -> Batch:
+        """Return what a micro-batch has of this source, given the addresses of its files."""
+        return Batch([Part()], {})
+
+    def apart(self, spark: Any, batch: Batch) -> Batch:
+        """Return the same rows, read as batches instead of by the stream, if that can be done."""
+        return batch
+
+    # --- polling ---
+
+    def is_due(self) -> bool:
+        """Return whether it is time to poll."""
+        every = seconds_of(self.spec.every)
+        return self._polled_at is None or time.monotonic() >= self._polled_at + every
+
     def poll(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
-        """Return what came since the offsets; None if nothing did."""
+        """Return what is new since the offsets; None if nothing is."""
+        self._polled_at = time.monotonic()
+        return self._polled(spark, offsets)
 
-    def _part(
-        self,
-        frame: Any,
-        started: bool,
-        *,
-        where: str = "",
-        ranks: Mapping[str, int] | None = None,
-    ) -> Part:
-        """Return a frame in the common shape, if its schema fits.
+    def missed(self) -> None:
+        """Make the source due: what it gave was not committed."""
+        self._polled_at = None
 
-        One that does not is an error before the first row, and a drift of the schema afterwards.
+    def _polled(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
+        raise UsageError(f"source `{self.name}` is a stream and cannot be polled")
+
+    # --- frames ---
+
+    def shaped(self, frame: Any, *, files: bool = False, where: str = "") -> Part:
+        """Return a frame in the common shape.
+
+        A schema that does not fit is an error before the first row, and schema drift afterwards.
         """
-        types = {column.name: _type_name(column.dataType) for column in frame.schema.fields}
+        # Before `select`: it drops the metadata of files, and columns of the source.
+        places = file_places(self.spec.mode) if files else []
+        keyed, refused = self._key_columns(frame)
+        if self.spec.select or keyed:
+            kept = [column.alias(f"tidelog place {i}") for i, column in enumerate(places)]
+            names = ("file", "start")
+            frame = self._selected(frame, [*kept, *keyed])
+            places = [frame[f"tidelog place {i}"].alias(names[i]) for i in range(len(kept))]
+            if self.spec.select and self.spec.sequence in frame.columns:
+                # `select` may have given it a better type.
+                frame = frame.withColumn(AT, frame[quoted(self.spec.sequence)])
+        types = {
+            column.name: type_name(column.dataType)
+            for column in frame.schema.fields
+            if not column.name.startswith("tidelog ")
+        }
+        if AT in frame.columns:
+            types[self.spec.sequence] = type_name(frame.schema[AT].dataType)
         problem = check_schema(
-            types, self.shape, self.spec.mode, self.relation, self.reading.time_unit
+            types, self.shape, self.spec.mode, self.relation, self.conversion.time_unit
         )
-        if problem and not started:
+        problem = problem or refused
+        if problem and not self.started:
             raise schema_error(self.name, problem, where)
-        places = [] if ranks is None else file_places(self.spec.mode)
+        places += self._own_places(frame)
         encoded = encode(frame, self.shape, self.spec.mode, places=places, drift=problem)
-        return Part(frame=encoded, ranks=ranks or {}, drift=problem)
+        return Part(encoded, drift=problem)
 
+    def _key_columns(self, frame: Any) -> tuple[list[Any], str]:
+        """Return what an upsert takes from the source: the sequence, and what deletes.
 
-class FileSource(PolledSource):
-    """A folder as a stream of files, or as one snapshot."""
-
-    def __init__(self, spec: Source, name: str, relation: Relation, records: Records) -> None:
-        super().__init__(spec, name, relation, records)
-        self._schemas: dict[str, Any] = {}
-
-    def _reading(self) -> Reading:
-        text = self.spec.format
-        unit = self.spec.time_unit if self.spec.mode == "debezium" else ""
-        return Reading(empty_text=text == "csv", json_text=text == "json", time_unit=unit)
-
-    def poll(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
-        """Return the files that were not taken yet, the first ones of them if they are many."""
-        files = list_files(self.spec.path, spark)
-        if self.spec.mode == "snapshot":
-            digest = hashlib.blake2b(digest_size=_DIGEST)
-            for file in files:
-                digest.update(f"{file.name}\0{file.mark}\0".encode())
-            marks = {"seen": digest.hexdigest()}
-            if not files or offsets.get("seen") == marks["seen"]:
-                return None
-            taken, waiting = files, 0
-        else:
-            new = [file for file in files if file.name not in offsets]
-            taken, waiting = new[: self.spec.files_per_epoch], len(new)
-            waiting -= len(taken)
-            if not taken:
-                return None
-            marks = {file.name: file.mark for file in taken}
-        ranks = {file.name: rank for rank, file in enumerate(taken)}
-        parts = []
-        started = bool(offsets)
-        groups = self._by_schema(taken, spark)
-        groups.sort(key=lambda group: ranks[group[0].name])  # the first file decides if all fits
-        for group in groups:
-            part = self._later(group, spark, ranks) or self._now(group, spark, started, ranks)
-            part.files = sorted(group, key=lambda file: ranks[file.name])
-            parts.append(part)
-            started = True
-        return Batch(parts, marks, waiting, oldest=min(file.time for file in taken))
-
-    def _later(self, files: list[File], spark: Any, ranks: Mapping[str, int]) -> Part | None:
-        """Return a part that is made when it is asked for, if its schema is known to fit."""
-        simple = self.spec.format == "parquet" and self.spec.mode in ("append", "changes")
-        if not simple or not is_local(files[0].path):
-            return None
-        schema = parquet_schema(files[0])
-        if schema is None:
-            return None
-        types = {column.name: arrow_type_name(column.type) for column in schema}
-        if check_schema(types, self.shape, self.spec.mode, self.relation, self.reading.time_unit):
-            return None
-
-        return Part(ranks=ranks, make=lambda: self._now(files, spark, True, ranks))
-
-    def _now(self, files: list[File], spark: Any, started: bool, ranks: Mapping[str, int]) -> Part:
-        """Return the rows of files: read here, or as a frame for Spark to read."""
-        table = self._read_here(files, spark)
-        if table is not None:
-            return Part(table=table, ranks=ranks)
-        return self._part(self._frame(files, spark), started, where=files[0].path, ranks=ranks)
-
-    def describe(self, offsets: Mapping[str, str]) -> str:
-        """Say how many files were taken and how many wait, as far as can be told without Spark."""
-        if self.spec.mode == "snapshot" or not is_local(self.spec.path):
-            return ""
-        waiting = sum(file.name not in offsets for file in list_files(self.spec.path, None))
-        text = f"; {len(offsets):,} files taken, {waiting:,} waiting"
-        changed = self.changed(offsets)
-        if changed:
-            text += f"; changed since, and not read again: {', '.join(changed[:5])}"
-        return text
-
-    def changed(self, offsets: Mapping[str, str]) -> list[str]:
-        """Return the names of files that are not as they were when they were taken."""
-        if self.spec.mode == "snapshot" or not is_local(self.spec.path):
-            return []
-        return [
-            file.name
-            for file in list_files(self.spec.path, None)
-            if offsets.get(file.name, file.mark) != file.mark
-        ]
-
-    def check_first(self) -> str:
-        """Say what is wrong with the schema of the first file here; empty if nothing is.
-
-        This needs no Spark, and looks only at what says its schema by itself.
+        The second result says why the condition for deletions cannot be evaluated.
         """
-        if not is_local(self.spec.path) or self.spec.mode == "debezium":
-            return ""
-        files = list_files(self.spec.path, None)
-        if not files:
-            return ""
-        types: dict[str, str]
-        if self.spec.format == "csv" and self._has_header():
-            types = dict.fromkeys(csv_header(files[0], self.spec.options, None), "string")
-        elif self.spec.format == "parquet":
-            schema = parquet_schema(files[0])
-            if schema is None:
-                return f"source `{self.name}`: `{files[0].path}` is not a Parquet file"
-            types = {column.name: arrow_type_name(column.type) for column in schema}
-        else:
-            return ""
-        problem = check_schema(types, self.shape, self.spec.mode, self.relation)
-        return str(schema_error(self.name, problem, files[0].path)) if problem else ""
+        from pyspark.sql import functions as F
 
-    def _has_header(self) -> bool:
-        return self.spec.options.get("header", "false").lower() == "true"
+        found, refused = [], ""
+        if self.spec.sequence in frame.columns:
+            found.append(F.col(quoted(self.spec.sequence)).alias(AT))
+        if self.spec.delete_when:
+            # Text can be a condition: a column of a CSV file that is `true` or `false`.
+            text = f"coalesce(try_cast(({self.spec.delete_when}) AS BOOLEAN), false)"
+            try:
+                condition = F.expr(text).alias(DELETING)
+                _ = frame.select(condition).columns
+                found.append(condition)
+            except Exception as error:  # Spark's own, of either kind of session
+                refused = f"Spark does not accept `delete_when`: {reason(error)}"
+        return found, refused
 
-    def _by_schema(self, files: list[File], spark: Any) -> list[list[File]]:
-        """Return the files in groups of one schema; where order matters, only neighbours share."""
-        signed = [(self.signature(file, spark), file) for file in files]
-        if self.spec.mode not in ORDERED:
-            signed.sort(key=lambda pair: pair[0])
-        by_signature = groupby(signed, key=lambda pair: pair[0])
-        return [[file for _, file in group] for _, group in by_signature]
+    @property
+    def upsert(self) -> Upsert | None:
+        """How rows are replaced by key; None if they are not."""
+        if not self.shape.keys:
+            return None
+        return Upsert(self.relation.name, self.shape.keys, bool(self.shape.sequence))
 
-    def signature(self, file: File, spark: Any) -> str:
-        """Return what tells files of one schema from those of another."""
-        if self.spec.format == "csv" and self._has_header():
-            return "\0".join(csv_header(file, self.spec.options, spark))
-        if self.spec.format == "parquet" and is_local(file.path):
-            schema = parquet_schema(file)
-            return "" if schema is None else "; ".join(f"{c.name}: {c.type}" for c in schema)
-        if self.spec.format in ("csv", "json"):
-            return ""  # read as texts of the declared columns
-        return file.path
+    def _own_places(self, frame: Any) -> list[Any]:
+        """Return the columns of the order that a connector has added (source_order.py)."""
+        if FILE not in frame.columns:
+            return []
+        place = frame[f"`{FILE}`"].alias("place")
+        ordered = self.spec.mode in ORDERED
+        return [place, frame[f"`{START}`"].alias("start")] if ordered else [place]
 
-    def _read_here(self, files: list[File], spark: Any) -> Any:
-        """Return the rows of files as a table, if they are read without Spark; else None."""
-        header = None
-        if self.spec.format == "csv" and self._has_header():
-            header = self.signature(files[0], spark).split("\0")
-        table = read_here(files, self.spec, self.shape, self.relation, header)
-        if table is not None and not fits_here(table, self.spec, self.shape, self.relation):
-            return None  # Spark calls types by other names: it has to say what is wrong
-        return table
+    def _selected(self, frame: Any, kept: Sequence[Any]) -> Any:
+        """Return the selected columns, and those to keep."""
+        from pyspark.sql import functions as F
 
-    def _frame(self, files: list[File], spark: Any) -> Any:
-        source, signature = self.spec, self.signature(files[0], spark)
-        reader = spark.read.format(source.format).options(**source.options)
-        schema: Any = None
-        if source.format == "csv":
-            header = signature.split("\0") if self._has_header() else None
-            schema = text_schema(self.shape, source.mode, header)
-        elif source.format == "json":
-            schema = text_schema(self.shape, source.mode)
-        else:
-            schema = self._schemas.get(signature)
-        if schema is not None:
-            reader = reader.schema(schema)
+        own = [F.col(f"`{name}`") for name in frame.columns if name.startswith("tidelog ")]
+        if not self.spec.select:
+            return frame.select("*", *kept)
         try:
-            frame = reader.load([file.spark_path for file in files])
-            self._schemas.setdefault(signature, frame.schema)
+            return frame.select(*map(F.expr, self.spec.select), *own, *kept)
         except Exception as error:  # Spark's own, of either kind of session
             raise DataError(
-                f"source `{self.name}`: Spark cannot read `{files[0].path}`: {first_line(error)}"
+                f"source `{self.name}`: Spark does not accept `select`: {reason(error)}"
             ) from None
-        return frame
 
 
-class TableSource(PolledSource):
-    """A table that Spark reads whole: JDBC, or any other format. Its mode is `snapshot`."""
+class TableSource(PipelineSource):
+    """A table that Spark reads as a batch: JDBC, a catalog table, any format without a stream.
 
-    always = True
+    It is read as a whole, as a snapshot, or by a column that grows (`watermark`): then an epoch has
+    the rows above the last value, up to the largest one. A row that appears later with a smaller
+    value is not seen.
+    """
 
     def __init__(self, spec: Source, name: str, relation: Relation, records: Records) -> None:
-        if spec.mode != "snapshot":
+        if spec.mode != "snapshot" and not spec.watermark:
             raise UsageError(
                 f'source `{name}`: a table of format `{spec.format}` is read with mode = "snapshot"'
+                '\n  help: or, by a column that grows: watermark = "id"'
             )
+        if spec.mode == "snapshot" and spec.watermark:
+            raise UsageError(f"source `{name}`: a snapshot is read as a whole, without `watermark`")
         super().__init__(spec, name, relation, records)
 
-    def poll(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
-        """Return the whole table."""
-        reader = spark.read.format(self.spec.format).options(**self.spec.options)
+    def _polled(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
         try:
-            frame = reader.load(self.spec.path) if self.spec.path else reader.load()
+            frame = self._table(spark)
+            if not self.spec.watermark:
+                return Batch([self.shaped(frame)], {"seen": "yes"})
+            return self._above(frame, offsets.get("watermark"))
+        except TidelogError:
+            raise
+        except Exception as error:  # Spark's own, of either kind of session
+            what = reason(error, self.spec.options)
+            raise outage(f"source `{self.name}`: Spark cannot read it: {what}", error) from None
+
+    def _table(self, spark: Any) -> Any:
+        own = self.spec.options
+        reader = spark.read.options(**with_driver(own) if self.spec.format == "jdbc" else own)
+        if self.spec.table:
+            return reader.table(self.spec.table)
+        reader = reader.format(self.spec.format)
+        return reader.load(self.spec.path) if self.spec.path else reader.load()
+
+    def _above(self, frame: Any, last: str | None) -> Batch | None:
+        """Return the rows above the last value of the watermark; None if there are none."""
+        from pyspark.sql import functions as F
+
+        name = self.spec.watermark
+        if name not in frame.columns:
+            raise DataError(f"source `{self.name}` has no column `{name}` for its watermark")
+        column, kind = F.col(f"`{name}`"), frame.schema[name].dataType
+        largest = frame.select(F.max(column).cast("string").alias("largest")).collect()[0][0]
+        if largest is None or largest == last:
+            return None
+        new = frame.where(column <= F.lit(largest).cast(kind))
+        if last is not None:
+            new = new.where(column > F.lit(last).cast(kind))
+        return Batch([self.shaped(new)], {"watermark": largest})
+
+
+class StreamSource(PipelineSource):
+    """Any format that Spark reads as a stream, and tables of a catalog."""
+
+    is_stream = True
+
+    def stream(self, spark: Any) -> Any:
+        """Return the streaming frame."""
+        reader = spark.readStream.options(**self.spec.options)
+        if self.spec.schema:
+            reader = reader.schema(self.spec.schema)
+        try:
+            if self.spec.table:
+                frame = reader.table(self.spec.table)
+            else:
+                reader = reader.format(self.spec.format)
+                frame = reader.load(self.spec.path) if self.spec.path else reader.load()
         except Exception as error:
-            raise DataError(
-                f"source `{self.name}`: Spark cannot read it: {first_line(error)}"
+            raise outage(
+                f"source `{self.name}`: Spark cannot read it as a stream:"
+                f" {reason(error, self.spec.options)}",
+                error,
             ) from None
-        return Batch([self._part(frame, bool(offsets))], {"seen": "yes"})
+        return self.shaped(frame).frame
 
 
-class FrameSource(PolledSource):
-    """A DataFrame, or a function from a session to one, or micro-batches that are handed over."""
+class FrameSource(PipelineSource):
+    """A DataFrame, a function from a session to one, or micro-batches that Spark passes in."""
 
     def __init__(self, spec: Source, name: str, relation: Relation, records: Records) -> None:
         super().__init__(spec, name, relation, records)
-        self.always = spec.mode == "snapshot"
+        self.is_stream = bool(getattr(spec.frame, "isStreaming", False))
 
-    def poll(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
+    def stream(self, spark: Any) -> Any:
+        """Return the streaming frame."""
+        return self.shaped(self.spec.frame).frame
+
+    def is_due(self) -> bool:
+        """Return whether there is a frame to read."""
+        return self.spec.frame is not None and super().is_due()
+
+    def _polled(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
         """Return the frame: every time if it is a snapshot, else once."""
-        if self.spec.frame is None or (offsets and not self.always):
+        if self.spec.frame is None or (offsets and self.spec.mode != "snapshot"):
             return None
-        given = self.spec.frame
-        frame = given(spark) if callable(given) else given
-        return Batch([self._part(frame, bool(offsets))], {"frame": "taken"})
+        return Batch([self.shaped(self._given(spark))], {"frame": "taken"})
 
-    def batch(self, frame: Any, number: int, offsets: Mapping[str, str]) -> Batch | None:
-        """Return a numbered micro-batch, as `foreachBatch` hands them; None if it was taken."""
+    def _given(self, spark: Any) -> Any:
+        if not callable(self.spec.frame):
+            return self.spec.frame
+        try:
+            return self.spec.frame(spark)
+        except TidelogError:
+            raise
+        except Exception as error:  # of the user's function, or of Spark
+            raise outage(f"source `{self.name}`: {reason(error)}", error) from error
+
+    def batch(
+        self, frame: Any, number: int, query: str, offsets: Mapping[str, str]
+    ) -> Batch | None:
+        """Return a numbered micro-batch of `foreachBatch`; None if it was committed before."""
+        known = offsets.get("query", "")
+        if known and query and known != query:
+            raise UsageError(
+                f"source `{self.name}`: another streaming query has written to this pipeline before"
+                "\n  help: one query per pipeline, with one checkpoint; a new checkpoint needs a"
+                " new state folder, or `tidelog pipeline reset`"
+            )
         if number <= int(offsets.get("batch", -1)):
             return None
-        return Batch([self._part(frame, bool(offsets))], {"batch": str(number)})
+        offsets = {"batch": str(number), **({"query": query} if query else {})}
+        return Batch([self.shaped(frame)], offsets)
 
 
-def polled(spec: Source, name: str, relation: Relation, records: Records) -> PolledSource:
-    """Return the source that works as declared."""
+def pipeline_source(
+    spec: Source, name: str, relation: Relation, records: Records
+) -> PipelineSource:
+    """Return the source for a declaration."""
     if spec.frame is not None or spec.format == "batches":
         return FrameSource(spec, name, relation, records)
     if spec.is_files:
+        from tidelog.spark.source_files import FileSource
+
         return FileSource(spec, name, relation, records)
-    if spec.format == "delta":
-        from tidelog.spark.delta import DeltaSource
+    if spec.format in ("kafka", "delta", "iceberg"):
+        from tidelog.spark.source_tables import CONNECTED
 
-        return DeltaSource(spec, name, relation, records)
-    if spec.format == "kafka":
-        from tidelog.spark.kafka import KafkaSource
-
-        return KafkaSource(spec, name, relation, records)
-    return TableSource(spec, name, relation, records)
+        return CONNECTED[spec.format](spec, name, relation, records)
+    if spec.format == "jdbc" or spec.mode == "snapshot" or spec.watermark:
+        return TableSource(spec, name, relation, records)
+    return StreamSource(spec, name, relation, records)
 
 
-def first_line(error: Exception) -> str:
-    r"""Return what an error of Spark is about, without the stack of the JVM.
-
-    >>> first_line(Exception("An error occurred while calling o1.load.\n: java.Oops: no driver"))
-    'java.Oops: no driver'
-    """
-    lines = str(error).strip().split("\n", maxsplit=2)
-    if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
-        return lines[1].removeprefix(": ")  # the first one is about Python, not about Spark
-    return lines[0]
-
-
-def _type_name(spark_type: Any) -> str:
+def type_name(spark_type: Any) -> str:
+    """Return the name of a type of Spark."""
     name: str = spark_type.typeName()
     return name

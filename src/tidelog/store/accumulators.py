@@ -1,8 +1,8 @@
 """What the groups of an aggregate add up to: the number of their rows, and their exact sum.
 
-Sums are as wide as they need to be, so nothing overflows and nothing is rounded on the way: a row
-that is taken away leaves what there would be without it. Groups are keyed by ordinals, which no
-change of layout touches. A change costs the rows it has, however large the groups are.
+Sums are as wide as they need to be, so nothing overflows or is rounded on the way, and a deleted
+row leaves no trace. Groups are keyed by ordinals, which do not depend on layouts. A change costs
+its own size, however large the groups are.
 
 `add` belongs to an epoch, which `commit` or `abort` ends (kernel/accumulate.py).
 """
@@ -20,20 +20,63 @@ from numpy.typing import NDArray
 from tidelog.kernel import accumulate as k
 from tidelog.kernel import exact
 from tidelog.kernel import groups as g
-from tidelog.kernel.adopt import UNIT_SHIFT, adopt
-from tidelog.store.operations import Operation
-from tidelog.store.sums_capture import SavedSums, SumsCapture
+from tidelog.store.capture import SavedSums, SumsCapture
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 _FEW = 64
-_SPARE = 8  # a file has room for one group in so many more
+_SPARE = 8  # a file has spare room for one group in this many
 _WORDS = 2 * k.LARGEST_BLOCK
 _PART = 1 << k.PART_SHIFT
-_MANY = 4096  # so many rows have their keys looked up in an array, not in the hash table
+_MANY = 4096  # this many rows have their keys looked up in an array, not in the hash table
 _NO_PLACES = np.zeros(0, np.int32)
 _NO_ORDER = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is computed from the sum of a group, as the kernel reads it."""
+
+    numbers: Array
+
+    @classmethod
+    def count(cls) -> Operation:
+        """Return the count of rows."""
+        return cls._of(k.COUNT_ROWS)
+
+    @classmethod
+    def whole_sum(cls, *, unsigned: bool = False, most: int = 0) -> Operation:
+        """Return a sum of whole numbers, below `most` in size; 0 stands for 64 bits."""
+        return cls._of(k.WHOLE_SUM, bias=unsigned, most=most)
+
+    @classmethod
+    def float_sum(
+        cls, *, of_floats: bool, mean: bool, unsigned: bool = False, scale: int = 1
+    ) -> Operation:
+        """Return a sum or a mean that is a float; whole numbers are divided by `scale`."""
+        return cls._of(k.FLOAT_RESULT, of_floats, unsigned, mean, scale)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether this is the count of rows."""
+        return bool(self.numbers[k.OPERATION] == k.COUNT_ROWS)
+
+    @property
+    def may_overflow(self) -> bool:
+        """Whether a result can overflow its type."""
+        return bool(self.numbers[k.OPERATION] == k.WHOLE_SUM)
+
+    @classmethod
+    def _of(
+        cls, what: int, is_float: bool = False, bias: bool = False, mean: bool = False,
+        scale: int = 1, most: int = 0,
+    ) -> Operation:  # fmt: skip
+        numbers = np.zeros(k.OPERATION_SIZE, np.int64)
+        numbers[k.OPERATION], numbers[k.IS_FLOAT], numbers[k.IS_MEAN] = what, is_float, mean
+        # The ordinal of an unsigned number is 2**63 below it.
+        numbers[k.HIGH_BIAS], numbers[k.SCALE], numbers[k.MOST] = bias << 31, scale, most
+        return cls(numbers)
 
 
 @dataclass(frozen=True)
@@ -46,11 +89,11 @@ class Sum:
 
 
 class SumsSource(Protocol):
-    """Where files hold groups."""
+    """Groups that are in files."""
 
     @property
     def saved(self) -> Any:
-        """What a later snapshot can name instead of writing them again."""
+        """What a later snapshot can refer to instead of writing them again."""
 
     @property
     def nbytes(self) -> int:
@@ -59,7 +102,7 @@ class SumsSource(Protocol):
     def read(self) -> tuple[Array, NDArray[np.int32], int]:
         """Return heads, words, and how many of these are used; raise StateError for damage.
 
-        Who reads them may write to them.
+        The caller owns the arrays.
         """
 
 
@@ -81,7 +124,7 @@ class Accumulators:
         self._heads = np.zeros((_FEW, self._key + g.FIELDS), np.int64)
         self._table = np.zeros(2 * _FEW, np.int32)
         self._words = np.zeros(_WORDS, np.uint32)
-        self._log = np.zeros((_FEW, g.LOG), np.int64)
+        self._undo = np.zeros((_FEW, g.UNDO_SIZE), np.int64)
         self._state = np.zeros(g.STATE, np.int64)
 
     def __len__(self) -> int:
@@ -91,45 +134,45 @@ class Accumulators:
     # --- files ---
 
     def capture(self, *, use_files: bool) -> SumsCapture:
-        """Return the groups as they are; epochs that follow tell it of their changes."""
+        """Return the groups as they are now; later epochs note there what they overwrite."""
         if self._source is not None and use_files:
             self._captured = SavedSums(self._source.saved)
         else:
             self._need()
             used, words = self._state[[g.USED, g.WORDS_USED]].tolist()
-            # Behind what is used there is room for more, so that groups from files can stay there.
+            # The spare room behind lets the arrays be used when they are read back.
             self._captured = SumsCapture(
                 self._heads[: used + used // _SPARE], self._words[: words + words // _SPARE], words
             )
         return self._captured
 
     def release(self) -> None:
-        """Stop to note changes."""
+        """Stop noting changes."""
         self._captured = None
 
     def keep(self, source: SumsSource) -> None:
-        """Have the groups that files hold, from when they are first needed."""
+        """Take the groups from files when they are first needed."""
         self.clear()
         self._source = source
 
     @property
     def is_kept(self) -> bool:
-        """Whether files hold the groups, and nobody has needed them yet."""
+        """Whether the groups are in files, and have not been read yet."""
         return self._source is not None
 
     def _need(self) -> None:
-        """Read the groups, if files hold them."""
+        """Read the groups, if they are in files."""
         if self._source is None:
             return
         flat, limbs, used = self._source.read()
-        if not len(flat):  # arrays here have room for a group at least: -1 is looked up, too
+        if not len(flat):  # the arrays must have room for a group: -1 is looked up, too
             self.clear()
             return
         heads, words = flat.reshape(-1, self._key + g.FIELDS), limbs.view(np.uint32)
         state = np.zeros(g.STATE, np.int64)
         state[g.USED], state[g.WORDS_USED] = len(heads), used
         table = np.zeros(1 << (2 * len(heads) + _FEW).bit_length(), np.int32)
-        adopt(heads, words, state, table, np.zeros(used >> UNIT_SHIFT, np.uint8))
+        k.adopt(heads, words, state, table, np.zeros(used >> k.UNIT_SHIFT, np.uint8))
         self._heads, self._words, self._table, self._state = heads, words, table, state
         self._source = None
 
@@ -138,10 +181,10 @@ class Accumulators:
     def add(
         self, columns: Array, key: Array, target: int | None, added: int
     ) -> tuple[Array, Array]:
-        """Add the first `added` of the rows to their groups, and take the others away.
+        """Add the first `added` of the rows to their groups, and subtract the others.
 
-        Returns the result rows that go and those that come: columns of ordinals, the key and the
-        value. A group without rows has none, and neither has one whose sum is beyond its type.
+        Returns the result rows to delete and those to insert: columns of ordinals, the key and the
+        value. A group without rows has none, nor has one whose sum overflows its type.
         """
         if self._source is not None:
             self._need()
@@ -155,7 +198,7 @@ class Accumulators:
         done = 0
         while True:
             done = g.note_groups(
-                self._heads, self._table, state, columns, key, done, n, which, self._log,
+                self._heads, self._table, state, columns, key, done, n, which, self._undo,
                 seen, lowest,
             )  # fmt: skip
             if done == n:
@@ -170,7 +213,7 @@ class Accumulators:
         for first, start, stop, order in _parts(which, groups):
             self._make_words(len(limbs))
             k.add_up(
-                self._heads, self._words, state, self._log, self._operation, which, values, added,
+                self._heads, self._words, state, self._undo, self._operation, which, values, added,
                 order, start, stop, first, limbs, gone, come,
             )  # fmt: skip
         left, entered, _ = state[g.GONE : g.BEYOND + 1].tolist()
@@ -181,7 +224,7 @@ class Accumulators:
         state = self._state
         out = np.empty((2, self._key + 1, 1), np.int64)
         while not k.add_row(
-            self._heads, self._table, self._words, state, self._log, self._operation, columns, key,
+            self._heads, self._table, self._words, state, self._undo, self._operation, columns, key,
             target, added, self._limbs, out,
         ):  # fmt: skip
             self._make_words(1)
@@ -202,16 +245,16 @@ class Accumulators:
     ) -> tuple[int, int, bool, bool]:
         """Do what `add` does for one row, the usual case, in one call of a kernel.
 
-        The row is as it is stored by its layout's fields, and so is the result row that goes or
-        comes, by `into`. Returns how many of them do, whether the sum is beyond its type, and
-        whether the result fits its field.
+        The row is packed by its layout's `fields`, and the result rows by `into`. Returns how many
+        result rows are deleted and inserted, whether the sum overflows its type, and whether the
+        result fits its field.
         """
         if self._source is not None:
             self._need()
         target = -1 if target is None else target
         while True:
             found: tuple[int, int, bool, bool] = k.change_by_row(
-                self._heads, self._table, self._words, self._state, self._log, self._operation,
+                self._heads, self._table, self._words, self._state, self._undo, self._operation,
                 row, fields, key, target, added, self._limbs, into, gone, come,
             )  # fmt: skip
             if found[0] >= 0:
@@ -224,55 +267,55 @@ class Accumulators:
         return int(self._heads[self._slots(columns, key)[0], self._key + g.VALUE])
 
     def _make_words(self, groups: int) -> None:
-        """Have room for the sums of so many groups, however large they become."""
+        """Make room for the sums of this many groups, however large they become."""
         needed = int(self._state[g.WORDS_USED]) + groups * k.LARGEST_BLOCK
         if needed > len(self._words):
             self._words = _longer(self._words, max(needed, 2 * len(self._words)))
 
     def _make_room(self, rows: int) -> None:
-        """Make the arrays larger that have no room for another group."""
+        """Enlarge the arrays that have no room for another group."""
         state = self._state
         if state[g.USED] == len(self._heads) and not state[g.FREE_HEAD]:
             self._heads = _longer(self._heads, 2 * len(self._heads) + _FEW)
-        if state[g.TOUCHED] == len(self._log):
-            self._log = _longer(self._log, min(8 * len(self._log), len(self._log) + rows))
+        if state[g.TOUCHED] == len(self._undo):
+            self._undo = _longer(self._undo, min(8 * len(self._undo), len(self._undo) + rows))
         if 2 * (len(self) + 1) > len(self._table):
             self._table = np.zeros(4 * len(self._table), np.int32)
             g.enter_all(self._heads, int(state[g.USED]), self._table)
 
     @property
-    def some_beyond(self) -> bool:
-        """Whether the sum of a group of this epoch is beyond its type."""
+    def some_overflow(self) -> bool:
+        """Whether the sum of a group of this epoch overflows its type."""
         return bool(self._state[g.BEYOND])
 
-    def beyond(self) -> tuple[Flags, Flags]:
-        """Return which groups of this epoch had a sum beyond its type before, and which have now.
+    def overflows(self) -> tuple[Flags, Flags]:
+        """Return for each group of this epoch whether its sum did overflow, and whether it does.
 
-        They are in the order of the log.
+        They are in the order of the undo entries.
         """
-        _, _, log = self.touched()
-        fields = self._heads[log[:, g.LOG_SLOT], self._key :]
-        had = (log[:, g.LOG_SUPPORT] > 0) & (log[:, g.LOG_SHAPE] & k.VALID == 0)
+        _, _, undo = self.touched()
+        fields = self._heads[undo[:, g.UNDO_SLOT], self._key :]
+        had = (undo[:, g.UNDO_SUPPORT] > 0) & (undo[:, g.UNDO_SHAPE] & k.VALID == 0)
         has = (fields[:, g.SUPPORT] > 0) & (fields[:, g.SHAPE] & k.VALID == 0)
         return had, has
 
     def failed(self) -> tuple[Array, Array]:
-        """Return the keys of groups that are back within their type, and of those that leave it.
+        """Return the keys of groups whose sums no longer overflow, and of those that begin to.
 
-        As columns, and of this epoch.
+        Only groups of this epoch, as columns.
         """
-        had, has = self.beyond()
-        keys = self._heads[self._log[: len(had), g.LOG_SLOT], : self._key].T
+        had, has = self.overflows()
+        keys = self._heads[self._undo[: len(had), g.UNDO_SLOT], : self._key].T
         return keys[:, had & ~has], keys[:, has & ~had]
 
     def touched_overflowing(self) -> Array:
-        """Return the keys of the groups of this epoch whose sums are beyond their type."""
-        _, has = self.beyond()
-        return self._heads[self._log[: len(has), g.LOG_SLOT], : self._key].T[:, has]
+        """Return the keys of the groups of this epoch whose sums overflow."""
+        _, has = self.overflows()
+        return self._heads[self._undo[: len(has), g.UNDO_SLOT], : self._key].T[:, has]
 
     def touched(self) -> tuple[Array, NDArray[np.uint32], Array]:
-        """Return heads and words, and the log of the groups of this epoch."""
-        return self._heads, self._words, self._log[: self._state[g.TOUCHED]]
+        """Return heads and words, and the undo entries of the groups of this epoch."""
+        return self._heads, self._words, self._undo[: self._state[g.TOUCHED]]
 
     def support(self, columns: Array, key: Array) -> Array:
         """Return how many rows each of the groups has."""
@@ -289,20 +332,20 @@ class Accumulators:
 
     def commit(self) -> None:
         """Keep what the epoch has added."""
-        self._finish(undo=False)
+        self._finish(aborts=False)
 
     def abort(self) -> None:
         """Put all groups back as they were before the epoch."""
-        self._finish(undo=True)
+        self._finish(aborts=True)
 
-    def _finish(self, undo: bool) -> None:
+    def _finish(self, aborts: bool) -> None:
         touched = self._state[g.TOUCHED]
         if touched:
-            if self._captured is not None and not undo:
-                self._captured.note(self._heads, self._words, self._log[:touched])
-            k.finish(self._heads, self._table, self._words, self._state, self._log, undo)
-            if len(self._log) > 1 << 12:
-                self._log = np.zeros((_FEW, g.LOG), np.int64)
+            if self._captured is not None and not aborts:
+                self._captured.note(self._heads, self._words, self._undo[:touched])
+            k.finish(self._heads, self._table, self._words, self._state, self._undo, aborts)
+            if len(self._undo) > 1 << 12:
+                self._undo = np.zeros((_FEW, g.UNDO_SIZE), np.int64)
 
     # --- for debugging and tests ---
 
@@ -311,7 +354,7 @@ class Accumulators:
         """Return the memory of all arrays."""
         if self._source is not None:
             return self._source.nbytes
-        return sum(a.nbytes for a in (self._heads, self._table, self._words, self._log))
+        return sum(a.nbytes for a in (self._heads, self._table, self._words, self._undo))
 
     def contents(self) -> dict[tuple[int, ...], Sum]:
         """Return the sums of all groups, by their keys."""
@@ -333,7 +376,7 @@ class Accumulators:
             found[tuple(head[: self._key])] = Sum(fields[g.SUPPORT], whole * unit, (a, b, c))
         return found
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Assert that heads, hash table and blocks fit each other. Between epochs only."""
         self._need()
         state = self._state
@@ -382,9 +425,9 @@ class Accumulators:
 
 
 def _places(columns: Array, key: Array) -> tuple[NDArray[np.int32], int]:
-    """Return a place for each value that the key of many rows can have, and the lowest of them.
+    """Return a place for each value of a key of one column, and the lowest value.
 
-    None if the key has more columns than one, or its values are far apart.
+    Returns no places if the key has several columns, or its values are far apart.
     """
     if len(key) == 1:
         column = columns[key[0]]
@@ -395,7 +438,7 @@ def _places(columns: Array, key: Array) -> tuple[NDArray[np.int32], int]:
 
 
 def _parts(which: Array, groups: int) -> Iterable[tuple[int, int, int, Array]]:
-    """Return the groups in parts: the first one, where its rows start and stop, and their order."""
+    """Return the groups in parts: the first group, where its rows start and stop, their order."""
     n = len(which)
     if groups <= _PART:
         return ((0, 0, n, _NO_ORDER),)
@@ -411,7 +454,7 @@ def _limbs_for(groups: int) -> Array:
 
 
 def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return a copy with room for so many entries."""
+    """Return a copy with room for this many entries."""
     longer = np.zeros((size, *array.shape[1:]), array.dtype)
     longer[: len(array)] = array
     return longer

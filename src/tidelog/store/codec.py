@@ -1,7 +1,8 @@
 """Values and ordinals.
 
-An ordinal is a 64-bit integer that stands for a value: equal exactly when the values are, and in
-their order for all types but symbols, records and sets, which are numbered as they come.
+An ordinal is a 64-bit integer that stands for a value. Equal values have equal ordinals, and
+ordinals are in the order of the values. Symbols, records and sets are the exception: their ordinals
+are dictionary ids, in the order in which they were first seen.
 
 | type          | ordinal                                                   |
 | ------------- | --------------------------------------------------------- |
@@ -12,9 +13,9 @@ their order for all types but symbols, records and sets, which are numbered as t
 | date          | days since 1970-01-01                                     |
 | timestamp     | microseconds since 1970-01-01                             |
 | decimal(p, s) | the number without its point: 12.50 is 1250               |
-| symbol        | its number in the dictionary of symbols                   |
-| record        | 0 for nil, else its number in the table of its type       |
-| set           | its number in the table of sets of its type, 0 for {}     |
+| symbol        | its dictionary id                                         |
+| record        | 0 for nil, else its id in the dictionary of its type      |
+| set           | 0 for {}, else its id in the dictionary of its type       |
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.store.kept_items import Items, KeptItems, Pieces
-from tidelog.store.sets import SetTable
+from tidelog.store.sets import SetDictionary
 from tidelog.values.scalars import canonical_float
 from tidelog.values.types import SYMBOL, Field, Kind, Row, Type, record_type
 
 Ordinals = NDArray[np.int64]
 
 _SIGN = 1 << 63
-FEW = 4  # so few rows are encoded value by value
+FEW = 4  # up to this many rows are encoded value by value
 _REVERSED = (1 << 63) - 1
 _EPOCH_DATE = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -49,18 +50,18 @@ _FLOAT = struct.Struct("<d")
 _INT = struct.Struct("<q")
 
 
-class Table:
-    """Numbers things as they come, from `first` on, and gives them back by number."""
+class Dictionary:
+    """Gives ids to symbols or records, counting from `first`, and returns them by id."""
 
     def __init__(self, first: int = 0) -> None:
         self._first = first
         self._number_of: dict[Any, int] = {}
         self.items = Items([None] * first)
-        self._kept: KeptItems | None = None  # the same, while some of them may be in files
+        self._kept: KeptItems | None = None  # the same list, while some entries may be in files
         self._kept_numbers = range(0)
 
     def number(self, item: Any) -> int:
-        """Return the number of `item`, a new one if it has none."""
+        """Return the id of `item`; a new one if it has none."""
         number = self._number_of.get(item)
         if number is None and self._kept is not None:
             number = self._kept_number(item, self._kept)
@@ -70,7 +71,7 @@ class Table:
         return number
 
     def find(self, item: Any) -> int | None:
-        """Return the number of `item`, or None if it has none."""
+        """Return the id of `item`, or None if it has none."""
         number = self._number_of.get(item)
         if number is None and self._kept is not None:
             number = self._kept_number(item, self._kept)
@@ -96,20 +97,20 @@ class Table:
         return parts
 
     def entries(self, first: int, stop: int) -> list[Any]:
-        """Return what has these numbers."""
+        """Return the entries with these ids."""
         return self.items[first:stop]
 
     def extend(self, items: Sequence[Any]) -> None:
-        """Give the next numbers to things that have none."""
+        """Add entries that are not there yet, with the next ids."""
         start = len(self.items)
         self.items.extend(items)
         self._number_of.update(zip(items, range(start, len(self.items)), strict=True))
         known = len(self._number_of) == len(self.items) - self._first
-        assert known or self._kept is not None, "something is there twice"
+        assert known or self._kept is not None, "an entry occurs twice"
 
     def keep(self, size: int, read: Callable[[], Pieces]) -> None:
-        """Give the first numbers to things that are in files, and are read when they are wanted."""
-        assert len(self.items) == self._first, "there is something already"
+        """Add the first entries from files, which are read when they are first needed."""
+        assert len(self.items) == self._first, "the dictionary is not empty"
         self._kept_numbers = range(self._first, self._first + size)
         self._kept = self.items.keep(size, read)
 
@@ -119,54 +120,54 @@ class Table:
 
 @dataclass(eq=False)
 class _Shape:
-    """What a record or set type is made of; a part without parts is (its encoder, its decoder)."""
+    """The parts of a record or set type; a part that is neither is (encoder, decoder)."""
 
-    table: Table | SetTable
+    dictionary: Dictionary | SetDictionary
     is_record: bool
     parts: list[_Shape | tuple[Callable[[Any], int], Callable[[int], Any]]] = field(
         default_factory=list
     )
 
     def with_parts(self, items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Return each field of a record, or element of a set, with what it is."""
+        """Return each field of a record, or element of a set, with its shape."""
         return zip(items, self.parts, strict=True) if self.is_record else product(items, self.parts)
 
 
 class Codec:
-    """The dictionaries of a database, and the way between values and ordinals."""
+    """The dictionaries of a database; encodes values as ordinals, and decodes them."""
 
     def __init__(self, records: Mapping[str, tuple[Field, ...]]) -> None:
         self.records = records
-        self.symbols = Table()
-        self._record_tables = {name: Table(first=1) for name in records}
-        self._set_tables: dict[Type, SetTable] = {}
+        self.symbols = Dictionary()
+        self._records = {name: Dictionary(first=1) for name in records}
+        self._sets: dict[Type, SetDictionary] = {}
         self._shapes: dict[Type, _Shape] = {}
 
-    def table(self, type_: Type) -> Table:
-        """Return the table of a symbol or record type."""
-        return self.symbols if type_.kind is Kind.SYMBOL else self._record_tables[type_.record]
+    def dictionary(self, type_: Type) -> Dictionary:
+        """Return the dictionary of a symbol or record type."""
+        return self.symbols if type_.kind is Kind.SYMBOL else self._records[type_.record]
 
-    def sets(self, type_: Type) -> SetTable:
-        """Return the table of a set type."""
-        return self._set_tables.setdefault(type_, SetTable())
+    def sets(self, type_: Type) -> SetDictionary:
+        """Return the dictionary of a set type."""
+        return self._sets.setdefault(type_, SetDictionary())
 
-    def tables(self) -> Iterator[tuple[Type, Table | SetTable]]:
-        """Yield all tables, with their types."""
+    def dictionaries(self) -> Iterator[tuple[Type, Dictionary | SetDictionary]]:
+        """Yield all dictionaries, with their types."""
         yield SYMBOL, self.symbols
-        for name, table in self._record_tables.items():
-            yield record_type(name), table
-        yield from self._set_tables.items()
+        for name, dictionary in self._records.items():
+            yield record_type(name), dictionary
+        yield from self._sets.items()
 
     @property
     def size(self) -> int:
-        """How many entries all tables have. They only grow."""
-        records, sets = self._record_tables.values(), self._set_tables.values()
+        """How many entries all dictionaries have. They only grow."""
+        records, sets = self._records.values(), self._sets.values()
         return len(self.symbols) + sum(map(len, records)) + sum(map(len, sets))
 
     # --- one value ---
 
     def encoder(self, type_: Type) -> Callable[[Any], int]:
-        """Return the function from values of `type_` to ordinals. New values get new numbers."""
+        """Return the function from values of `type_` to ordinals. New values get new ids."""
         match type_.kind:
             case Kind.NUMBER | Kind.BOOL:
                 return int
@@ -215,15 +216,15 @@ class Codec:
     # --- records and sets ---
     #
     # Lists are records in records, often thousands deep, so both directions keep their own stack:
-    # what is still to be done, and where its result goes. A record or a set is taken up twice, to
-    # do its parts and when they are done.
+    # what is still to be done, and where its result goes. A record or a set is visited twice: to
+    # start its parts, and when they are done.
 
     def _shape(self, type_: Type) -> _Shape:
         found = self._shapes.get(type_)
         if found is None:
             is_record = type_.kind is Kind.RECORD
-            table = self.table(type_) if is_record else self.sets(type_)
-            found = self._shapes[type_] = _Shape(table, is_record)
+            dictionary = self.dictionary(type_) if is_record else self.sets(type_)
+            found = self._shapes[type_] = _Shape(dictionary, is_record)
             below = [f.type for f in self.records[type_.record]] if is_record else [type_.element]
             for part in below:
                 assert part is not None
@@ -234,13 +235,13 @@ class Codec:
         return found
 
     def _number(self, value: Any, shape: _Shape) -> int:
-        """Return the number of a record or a set; new ones, and new parts of them, get numbers."""
+        """Return the id of a record or a set; new ones, and new parts of them, get ids."""
         out = [0]
         work: list[tuple[Any, _Shape, list[int], int, bool]] = [(value, shape, out, 0, False)]
         while work:
             item, shape, into, at, is_done = work.pop()
             if is_done:
-                into[at] = shape.table.number(tuple(item))
+                into[at] = shape.dictionary.number(tuple(item))
             elif item is not None:  # nil is 0
                 parts = [0] * len(item)
                 work.append((parts, shape, into, at, True))
@@ -252,7 +253,7 @@ class Codec:
         return out[0]
 
     def _value(self, number: int, shape: _Shape) -> Any:
-        """Return the record or the set with this number."""
+        """Return the record or the set with this id."""
         out: list[Any] = [None]
         work: list[tuple[Any, _Shape, list[Any], int, bool]] = [(number, shape, out, 0, False)]
         while work:
@@ -260,7 +261,7 @@ class Codec:
             if is_done:
                 into[at] = tuple(item) if shape.is_record else frozenset(item)
             elif item or not shape.is_record:  # 0 is nil
-                ordinals = shape.table.parts_of(item)
+                ordinals = shape.dictionary.parts_of(item)
                 parts: list[Any] = [None] * len(ordinals)
                 work.append((parts, shape, into, at, True))
                 for i, (part, below) in enumerate(shape.with_parts(ordinals)):
@@ -271,14 +272,14 @@ class Codec:
         return out[0]
 
     def find(self, value: Any, type_: Type) -> int | None:
-        """Return the ordinal of a value, or None if it has none: a lookup adds nothing."""
+        """Return the ordinal of a value, or None if it has none. A lookup adds nothing."""
         out = [0]
         work: list[tuple[Any, Type, list[int], int, bool]] = [(value, type_, out, 0, False)]
         while work:
             item, kind, into, at, is_done = work.pop()
             if is_done or kind.kind is Kind.SYMBOL:
-                table = self.sets(kind) if kind.kind is Kind.SET else self.table(kind)
-                number = table.find(tuple(item) if is_done else item)
+                dictionary = self.sets(kind) if kind.kind is Kind.SET else self.dictionary(kind)
+                number = dictionary.find(tuple(item) if is_done else item)
                 if number is None:
                     return None
                 into[at] = number
@@ -352,7 +353,7 @@ class Codec:
             return map(self.symbols.items.__getitem__, plain)
         return plain if type_.kind is Kind.NUMBER else map(self.decoder(type_), plain)
 
-    # One call of a kernel for all sets: one for each would take twice as long.
+    # One kernel call for all sets: a call for each would take twice as long.
 
     def _encode_sets(self, sets: list[frozenset[Any]], type_: Type) -> Ordinals:
         assert type_.element is not None
@@ -365,31 +366,31 @@ class Codec:
 
     def _decode_sets(self, ordinals: Ordinals, type_: Type) -> Iterator[frozenset[Any]]:
         assert type_.element is not None
-        table, ordinals = self.sets(type_), np.ascontiguousarray(ordinals)
-        values = iter(self._decode_column(table.elements(ordinals), type_.element))
-        return (frozenset(islice(values, size)) for size in table.sizes(ordinals).tolist())
+        dictionary, ordinals = self.sets(type_), np.ascontiguousarray(ordinals)
+        values = iter(self._decode_column(dictionary.elements(ordinals), type_.element))
+        return (frozenset(islice(values, size)) for size in dictionary.sizes(ordinals).tolist())
 
 
 def float_ordinal(value: float) -> int:
-    """Return the place of a float in the order of floats."""
+    """Return the ordinal of a float: its position in the order of floats."""
     bits: int = _INT.unpack(_FLOAT.pack(canonical_float(value)))[0]
     return bits if bits >= 0 else bits ^ _REVERSED
 
 
 def float_value(ordinal: int) -> float:
-    """Return the float at a place in the order of floats."""
+    """Return the float with this ordinal."""
     bits = ordinal if ordinal >= 0 else ordinal ^ _REVERSED
     value: float = _FLOAT.unpack(_INT.pack(bits))[0]
     return canonical_float(value)
 
 
 def float_ordinals(values: NDArray[np.float64]) -> Ordinals:
-    """Return the places of floats in the order of floats."""
+    """Return the ordinals of floats."""
     values = np.where(np.isnan(values), np.nan, values) + 0.0  # one NaN; -0.0 + 0.0 is 0.0
     bits = values.view(np.int64)
     return np.where(bits >= 0, bits, bits ^ _REVERSED)
 
 
 def float_values(ordinals: Ordinals) -> NDArray[np.float64]:
-    """Return the floats at places in the order of floats."""
+    """Return the floats with these ordinals."""
     return np.where(ordinals >= 0, ordinals, ordinals ^ _REVERSED).view(np.float64)

@@ -1,9 +1,9 @@
-"""The complement of a subset, in time that follows what is missing (Veldhuizen, 3.1.2).
+"""The complement of a subset, in time proportional to what is missing (Veldhuizen, 3.1.2).
 
     T - S,  S within T:   |S in [k1, k2]| = |T in [k1, k2]|   means that nothing is missing there
 
-The rows of an interval are counted by their positions in sorted runs, and where rows have died by
-the scan trees of the runs. So the cost is O(missing * log n) intervals, where a join would look at
+The rows of an interval are counted by their positions in sorted runs, or by the scan trees of runs
+with dead rows. So the cost is O(missing * log n) intervals, where a join would look at
 every row of T.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import complement as kernel
-from tidelog.kernel.join import DEAD_NOW
+from tidelog.kernel.marks import DEAD_NOW
 from tidelog.store.index import Index
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words, address, sort_words
@@ -23,7 +23,7 @@ from tidelog.store.run import Words, address, sort_words
 
 @dataclass(frozen=True)
 class Complement:
-    """Rows that are missing, sorted, and how many intervals were looked at to find them."""
+    """The missing rows, sorted, and how many intervals were inspected to find them."""
 
     rows: Words
     steps: int
@@ -32,7 +32,7 @@ class Complement:
 def complement(
     whole: StoredRelation, order: tuple[int, ...], part: StoredRelation, part_order: tuple[int, ...]
 ) -> Complement:
-    """Return the committed rows of `whole` that `part` lacks, in the layout of `order`.
+    """Return the committed rows of `whole` that are not in `part`, in the layout of `order`.
 
     Both orders are of the same domains, and `part` has no row that is not in `whole`.
     """
@@ -48,8 +48,8 @@ def complement(
     out = np.empty((words, size), np.int64)
     found = np.zeros(2, np.int64)
     kernel.complement(
-        indexes[0].old_table(), _trees(whole, indexes[0]),
-        indexes[1].old_table(), _trees(part, indexes[1]),
+        indexes[0].old_descriptors(), _trees(whole, indexes[0]),
+        indexes[1].old_descriptors(), _trees(part, indexes[1]),
         words, DEAD_NOW, stack, np.zeros(words, np.int64), out, found,
     )  # fmt: skip
     written, steps = found.tolist()

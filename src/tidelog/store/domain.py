@@ -10,6 +10,9 @@ is sorted and compared 20 times as fast as one of two. A domain whose values do 
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 RAW_BITS = 64
 _MOST_PACKED = 62
 
@@ -20,7 +23,9 @@ class Domain:
     def __init__(self) -> None:
         self.bias = 0
         self.bits = 1
-        self.version = 0  # grows with every change, so that layouts know when they are out of date
+        self.generation = (
+            0  # grows with every change, so that layouts know when they are out of date
+        )
 
     @property
     def is_raw(self) -> bool:
@@ -36,6 +41,16 @@ class Domain:
         """Return whether all ordinals in [low, high] have codes."""
         bias, bits = self.bias, self.bits
         return bits == RAW_BITS or (bias <= low and high - bias < 1 << bits)
+
+    def require(self, ordinals: NDArray[np.int64]) -> None:
+        """Raise DomainOverflow if one of the ordinals has no code."""
+        n = len(ordinals)
+        if n == 0 or self.is_raw:
+            return
+        low = int(ordinals[0] if n == 1 else ordinals.min())
+        high = low if n == 1 else int(ordinals.max())
+        if not self.covers(low, high):
+            raise DomainOverflow(self, high if self.covers(low, low) else low)
 
     def code(self, ordinal: int) -> int:
         """Return the code of an ordinal; for one that is not covered -1, which no row has."""
@@ -54,8 +69,16 @@ class Domain:
             self.bias, self.bits = 0, RAW_BITS
         else:
             self.bias, self.bits = bias, bits
-        self.version += 1
+        self.generation += 1
         return True
 
     def __repr__(self) -> str:
         return "<Domain raw>" if self.is_raw else f"<Domain {self.bias} + {self.bits} bits>"
+
+
+class DomainOverflow(Exception):
+    """A computed value needs a wider domain. The epoch is aborted, and run again with it."""
+
+    def __init__(self, domain: Domain, ordinal: int) -> None:
+        super().__init__(domain, ordinal)
+        self.domain, self.ordinal = domain, ordinal

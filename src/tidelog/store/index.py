@@ -2,7 +2,7 @@
 
 `runs` hold what earlier epochs left, the largest first; `tail` holds the rows that the current
 epoch has added. So the version before the epoch is the runs alone, and the version after it the
-runs and the tail; which rows of them are alive is told by their marks.
+runs and the tail. Marks tell which of their rows are alive.
 
 At each commit the tail becomes a run, and small runs are merged into larger ones. A large merge
 takes many commits, each doing a bounded part of it.
@@ -13,17 +13,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
-from tidelog.kernel import table as t
-from tidelog.kernel.join import DEAD
-from tidelog.store.capture import Capture
+from tidelog.kernel.marks import ALIVE, DEAD, GONE, KNOWN
+from tidelog.store.capture import Capture, SavedCapture
 from tidelog.store.layout import Layout
 from tidelog.store.lazy_run import LazyRun
 from tidelog.store.merging import Merge, merge, nothing_like, without_dead
 from tidelog.store.run import (
-    ALIVE,
-    GONE,
-    KNOWN,
     NO_COUNTS,
     Counts,
     Marks,
@@ -36,17 +33,17 @@ from tidelog.store.run import (
 )
 
 SMALL = 512
-_GROWTH = 8  # a run is merged into the next one when it is no longer this much smaller
-MOST_RUNS = t.MOST_RUNS - 1
-_NO_TABLE = np.empty((0, t.WORDS), np.int64)
+_GROWTH = 8  # a run is merged into the next larger one unless it is this many times smaller
+MOST_RUNS = d.MOST_RUNS - 1
+_NO_DESCRIPTORS = np.empty((0, d.WORDS), np.int64)
 _DEAD_SHARE = 4  # a run is rewritten when one row in this many is dead
-STEP = 1 << 16  # so many rows are merged at a commit, and a multiple of the rows it brings
+STEP = 1 << 16  # rows merged at a commit, besides a multiple of the rows that it brings
 _STEPS_PER_ROW = 16
 _MOST_NARROW = (1 << 31) - 1
 
 
-class _Log:
-    """Marks or counts that an epoch has overwritten (kernel/table.py)."""
+class Undo:
+    """Marks or counts that an epoch has overwritten (kernel/descriptors.py)."""
 
     __slots__ = ("columns", "used")
 
@@ -55,7 +52,7 @@ class _Log:
         self.used = 0
 
     def room_for(self, more: int) -> NDArray[np.int64]:
-        """Return the columns, with room for so many more entries."""
+        """Return the columns, with room for `more` entries."""
         needed = self.used + more
         if needed > self.columns.shape[1]:
             larger = np.empty((3, 2 * needed), np.int64)
@@ -64,7 +61,7 @@ class _Log:
         return self.columns
 
     def clear(self) -> None:
-        """Forget all entries; a large log gives its memory back."""
+        """Forget all entries; large arrays give their memory back."""
         self.used = 0
         if self.columns.shape[1] > 1 << 12:
             self.columns = np.empty((3, 64), np.int64)
@@ -77,17 +74,17 @@ class Index:
         self.layout = layout
         self.runs: list[Run] = []
         self.tail: Run | None = None
-        self.marks_log = _Log()
-        self.counts_log = _Log()
+        self.marks_undo = Undo()
+        self.counts_undo = Undo()
         self.merges: list[Merge] = []
         self.captures: list[Capture] = []
-        """What a snapshot that is being written has to know of changes."""
-        self._died = np.zeros(t.MOST_RUNS, np.int64)
+        """The runs that a snapshot is being written from: they are told of changes."""
+        self._died = np.zeros(d.MOST_RUNS, np.int64)
         """How many rows of each run died in the epoch that is committed."""
-        self._table: NDArray[np.int64] = _NO_TABLE
+        self._descriptors: NDArray[np.int64] = _NO_DESCRIPTORS
         self._described: list[NDArray[np.int64] | None] = []
         self._current: NDArray[np.int64] | None = None
-        """What `table` has returned; None when runs have changed since."""
+        """What `descriptors` has returned; None when runs have changed since."""
 
     # --- rows of other orders ---
 
@@ -124,29 +121,29 @@ class Index:
         """Return the runs, the tail last."""
         return self.runs if self.tail is None else [*self.runs, self.tail]
 
-    def table(self) -> NDArray[np.int64]:
-        """Return what kernels need to know of the runs, the tail last."""
+    def descriptors(self) -> NDArray[np.int64]:
+        """Return the descriptors of the runs for kernels, the tail last."""
         if self._current is not None:
             return self._current
         runs = self.all_runs()
         n, described = len(runs), self._described
         if len(described) < n:
-            self._table = np.empty((n + 2, t.WORDS + self.layout.words), np.int64)
+            self._descriptors = np.empty((n + 2, d.WORDS + self.layout.words), np.int64)
             described = self._described = [None] * (n + 2)
         for number, run in enumerate(runs):
-            row = run.row if run.row is not None else run.describe()
+            row = run.descriptor if run.descriptor is not None else run.describe()
             if row is not described[number]:  # as a rule only the tail is new
-                self._table[number] = described[number] = row
-        current = self._current = self._table[:n]
+                self._descriptors[number] = described[number] = row
+        current = self._current = self._descriptors[:n]
         return current
 
-    def old_table(self) -> NDArray[np.int64]:
-        """Return what kernels need to know of the runs without the tail."""
-        table = self.table()
-        return table if self.tail is None else table[:-1]
+    def old_descriptors(self) -> NDArray[np.int64]:
+        """Return the descriptors of the runs without the tail."""
+        descriptors = self.descriptors()
+        return descriptors if self.tail is None else descriptors[:-1]
 
-    def forget_table(self) -> None:
-        """Have the runs described anew: there are others, or their arrays have changed places."""
+    def forget_descriptors(self) -> None:
+        """Drop the descriptors: there are other runs, or their arrays have moved."""
         self._current = None
         self._described = []
 
@@ -158,17 +155,17 @@ class Index:
     # --- writing, within an epoch ---
 
     def add(self, run: Run) -> None:
-        """Add rows to the tail. None of them is in the index, except dead."""
-        tail, table = self.tail, self._current
+        """Add rows to the tail. The index has none of them, except as dead rows."""
+        tail, current = self.tail, self._current
         self._current = None
         if tail is None:
             self.tail = run
             if run.size <= SMALL:
                 run.need_marks()  # now, since rows of small runs soon die
             number = len(self.runs)
-            if table is not None and len(table) == number < len(self._described):
-                self._table[number] = self._described[number] = run.describe()
-                self._current = self._table[: number + 1]
+            if current is not None and len(current) == number < len(self._described):
+                self._descriptors[number] = self._described[number] = run.describe()
+                self._current = self._descriptors[: number + 1]
             return
         if tail.marks is not None:
             at = tail.locate(run.words, KNOWN)
@@ -178,22 +175,22 @@ class Index:
         self.tail = merge(tail, run, KNOWN)
 
     def set_marks(self, rows: Words, marks: Marks, layout: Layout) -> None:
-        """Change the marks of rows of another layout that the epoch knows."""
+        """Change the marks of rows of another layout."""
         tail = -1 if self.tail is None else len(self.runs)
         done, n = 0, rows.shape[1]
-        log, own = self.marks_log, self.layout
-        columns = log.room_for(n)
+        undo, own = self.marks_undo, self.layout
+        columns = undo.room_for(n)
         while done < n:
-            log.used, done, lacks_marks = t.write_marks(
-                self.table(), tail, own.words, rows, marks, done, n, layout.by_column,
-                own.by_column, columns, log.used,
+            undo.used, done, lacks_marks = d.write_marks(
+                self.descriptors(), tail, own.words, rows, marks, done, n, layout.by_column,
+                own.by_column, columns, undo.used,
             )  # fmt: skip
             if lacks_marks >= 0:
                 self.all_runs()[lacks_marks].need_marks()
                 self._current = None
 
     def kill(self, places: NDArray[np.int64]) -> None:
-        """Have rows that were found here, at these runs and positions, die in this epoch."""
+        """Delete rows that were found here, at these runs and positions."""
         n, runs = places.shape[1], self.all_runs()
         numbers = (int(places[0, 0]),) if n == 1 else range(len(runs))
         for number in numbers:
@@ -201,17 +198,17 @@ class Index:
                 runs[number].need_marks()
                 self._current = None
         tail = -1 if self.tail is None else len(self.runs)
-        log = self.marks_log
-        log.used = t.kill(self.table(), tail, places, n, log.room_for(n), log.used)
+        undo = self.marks_undo
+        undo.used = d.kill(self.descriptors(), tail, places, n, undo.room_for(n), undo.used)
 
     def kill_row(self, row: Words) -> None:
-        """Have a row of this layout, wherever it is, die in this epoch."""
+        """Delete a row of this layout, wherever it is."""
         tail = -1 if self.tail is None else len(self.runs)
-        log = self.marks_log
-        columns, before = log.room_for(1), log.used
-        log.used = t.kill_row(self.table(), tail, row, columns, before)
-        if log.used < 0:  # the number of the run that lacks marks, from -1 down
-            number, log.used = -1 - log.used, before
+        undo = self.marks_undo
+        columns, before = undo.room_for(1), undo.used
+        undo.used = d.kill_row(self.descriptors(), tail, row, columns, before)
+        if undo.used < 0:  # the number of the run that lacks marks, from -1 down
+            number, undo.used = -1 - undo.used, before
             self.all_runs()[number].need_marks()
             self._current = None
             self.kill_row(row)
@@ -222,8 +219,10 @@ class Index:
         if largest(counts) > _MOST_NARROW:
             self.widen_counts()
         tail = -1 if self.tail is None else len(self.runs)
-        log = self.counts_log
-        log.used = t.write_counts(self.table(), tail, found, counts, n, log.room_for(n), log.used)
+        undo = self.counts_undo
+        undo.used = d.write_counts(
+            self.descriptors(), tail, found, counts, n, undo.room_for(n), undo.used
+        )
 
     def widen_counts(self) -> None:
         """Keep counts in 64 bits from now on."""
@@ -232,23 +231,60 @@ class Index:
             if run.counts is not None and run.counts.dtype == np.int32:
                 run.counts = run.counts.astype(np.int64)
 
+    # --- saving and restoring, between epochs ---
+
+    def capture(self, in_files_from: int | None = None) -> list[Capture]:
+        """Return the runs as they are now; they stay so while epochs go on, until `release`.
+
+        A run that has not been read from its file yet, and has at least `in_files_from` bytes, is
+        captured as that file.
+        """
+        self.captures = [
+            SavedCapture(run)
+            if in_files_from is not None
+            and isinstance(run, LazyRun)
+            and run.nbytes >= in_files_from
+            else Capture(run)
+            for run in self.runs
+        ]
+        return self.captures
+
+    def release(self) -> None:
+        """End the capture: epochs need not note what they overwrite any more."""
+        self.captures = []
+
+    def install(self, runs: list[Run]) -> None:
+        """Replace all runs."""
+        self.runs = runs
+        self.forget_descriptors()
+
+    def compact(self) -> None:
+        """Merge all runs into one, without dead rows."""
+        self.merges.clear()
+        runs = list(self.runs)
+        while len(runs) > 1:
+            last = runs.pop()
+            runs[-1] = merge(runs[-1], last)
+        runs = [without_dead(run) if run.dead else run for run in runs]
+        self.install([run for run in runs if len(run)])
+
     # --- the end of an epoch ---
 
     def abort(self) -> None:
         """Put everything back as it was before the epoch."""
-        marks, counts = self.marks_log, self.counts_log
+        marks, counts = self.marks_undo, self.counts_undo
         if marks.used:
-            t.undo(self.table(), t.MARKS, marks.columns, marks.used)
+            d.put_back(self.descriptors(), d.MARKS, marks.columns, marks.used)
         if counts.used:
-            t.undo(self.table(), t.COUNTS, counts.columns, counts.used)
+            d.put_back(self.descriptors(), d.COUNTS, counts.columns, counts.used)
         self.tail = self._current = None
         marks.clear()
         counts.clear()
 
     def read_for_commit(self) -> None:
-        """Read the runs that a commit may merge, if they are in files still.
+        """Read the runs that a commit may merge, if they are still in files.
 
-        What is damaged is noticed here, where the epoch can be undone; a commit must not fail.
+        Damage is noticed here, where the epoch can be aborted; a commit must not fail.
         """
         before, behind = 0, 0 if self.tail is None else len(self.tail)
         is_full = len(self.runs) >= MOST_RUNS - 2
@@ -268,17 +304,17 @@ class Index:
     def commit(self) -> None:
         """Make the tail a run like the others, and tidy up: a bounded amount of work."""
         tail, runs = self.tail, self.runs
-        brought = self.marks_log.used + self.counts_log.used
+        brought = self.marks_undo.used + self.counts_undo.used
         if tail is None and not runs:
             return
-        self.tail = None  # the logs know nothing of it
+        self.tail = None  # it has no undo entries
         if brought:
-            self._bury()
+            self._commit_deaths()
             if runs and runs[-1].dead == runs[-1].size and not self.merges:
-                runs.pop()  # a row that came and went soon after is the usual case
-                table = self._current
-                is_last = tail is None and table is not None and len(table) == len(runs) + 1
-                self._current = table[:-1] if table is not None and is_last else None
+                runs.pop()  # a row inserted and soon deleted is the usual case
+                current = self._current
+                is_last = tail is None and current is not None and len(current) == len(runs) + 1
+                self._current = current[:-1] if current is not None and is_last else None
         if tail is not None:
             brought += tail.size
             if tail.marks is not None and largest(tail.marks) > ALIVE:
@@ -304,11 +340,11 @@ class Index:
             before = n
         return True
 
-    def _bury(self) -> None:
-        """Let the rows that died in this epoch be dead; note all changes for a merge under way."""
-        marks, counts = self.marks_log, self.counts_log
+    def _commit_deaths(self) -> None:
+        """Turn the rows deleted in this epoch into tombstones; tell merges and captures."""
+        marks, counts = self.marks_undo, self.counts_undo
         if marks.used:
-            over = t.bury(self.table(), marks.columns, marks.used, self._died)
+            over = d.commit_deaths(self.descriptors(), marks.columns, marks.used, self._died)
             assert over, "a row is still flagged"
             if marks.used == 1 and not self.merges and not self.captures:
                 number = int(marks.columns[0, 0])
@@ -329,8 +365,8 @@ class Index:
         if self.merges:
             for number, run in enumerate(self.runs):
                 under_way = self._merge_of(run)
-                for log in (marks, counts) if under_way is not None else ():
-                    positions = log.columns[1, : log.used][log.columns[0, : log.used] == number]
+                for undo in (marks, counts) if under_way is not None else ():
+                    positions = undo.columns[1, : undo.used][undo.columns[0, : undo.used] == number]
                     if under_way is not None and len(positions):
                         under_way.note(run, positions)
         if self.captures:
@@ -340,8 +376,8 @@ class Index:
         if counts.used:
             counts.clear()
 
-    def _renew_trees(self, marks: _Log) -> None:
-        """Have scan trees follow the marks that this epoch has changed."""
+    def _renew_trees(self, marks: Undo) -> None:
+        """Update the scan trees for the marks that this epoch has changed."""
         for number, run in enumerate(self.runs):
             if run.trees:
                 here = marks.columns[0, : marks.used] == number
@@ -354,11 +390,11 @@ class Index:
         numbers = {id(run): number for number, run in enumerate(self.runs)}
         for capture in self.captures:
             number = numbers.get(id(capture.run), -1)
-            for log, note in (
-                (self.marks_log, capture.note_marks),
-                (self.counts_log, capture.note_counts),
+            for undo, note in (
+                (self.marks_undo, capture.note_marks),
+                (self.counts_undo, capture.note_counts),
             ):
-                entries = log.columns[:, : log.used]
+                entries = undo.columns[:, : undo.used]
                 here = entries[0] == number
                 if here.any():
                     note(entries[1, here], entries[2, here])
@@ -366,8 +402,8 @@ class Index:
     def _tidy(self, rows: int) -> None:
         """Merge runs that have come close in size, and rewrite runs with many dead rows.
 
-        Each merge that is under way gets on by so many rows. A merge of n rows takes n / rows
-        commits, which bring a sixteenth of n: they are merged among themselves meanwhile.
+        Each merge under way advances by `rows`. A merge of n rows takes n / rows commits, which
+        bring a sixteenth of n: those are merged with each other meanwhile.
         """
         self.runs = [run for run in self.runs if len(run)]
         for under_way in list(self.merges):
@@ -392,11 +428,11 @@ class Index:
                     self.runs[i] = without_dead(run)
                 else:
                     self.merges.append(Merge(run, nothing_like(run)))
-        if dead:
-            self.runs = [run for run in self.runs if run not in dead]
+        # A merge of runs whose rows are all dead is empty.
+        self.runs = [run for run in self.runs if len(run) and run not in dead]
 
     def _merge_few(self) -> None:
-        """Merge all runs at the end that have few rows, at once: that makes room for several."""
+        """Merge all small runs at the end at once: that makes room for several."""
         first = len(self.runs)
         rows = 0
         while first and self._merge_of(self.runs[first - 1]) is None:
@@ -417,15 +453,15 @@ class Index:
         counts: Counts = NO_COUNTS
         if counted:
             counts = np.empty(n, np.int64) if wide else np.empty(n, np.int32)
-        kept, seen = t.merge_few(
-            self.table(), first, self.layout.words, ALIVE, words, marks, counts, counted
+        kept, seen = d.merge_few(
+            self.descriptors(), first, self.layout.words, ALIVE, words, marks, counts, counted
         )
         return Run(
             words[:, :kept], marks[:kept] if seen else None, counts[:kept] if counted else None
         )
 
     def _start_merge(self, rows: int) -> bool:
-        """Merge two runs that are close in size, or begin to; return False if there are none."""
+        """Merge two runs of similar size, or begin to; return False if there are none."""
         for i in range(len(self.runs) - 1, 0, -1):
             larger, smaller = self.runs[i - 1 : i + 1]
             if len(larger) < SMALL:
@@ -453,23 +489,24 @@ class Index:
             self.runs[self.runs.index(under_way.a)] = merged
             self.runs = [run for run in self.runs if run is not under_way.b and len(run)]
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Assert that the runs are sound, and their descriptors up to date."""
         for run in self.all_runs():
-            run._check()
+            run.check()
             assert run.words.shape[0] == self.layout.words, "a run has another layout"
-            for tree in run.trees.values() if not self.marks_log.used else ():
-                tree._check(run)
+            for tree in run.trees.values() if not self.marks_undo.used else ():
+                tree.check(run)
         assert len(self.runs) <= MOST_RUNS, "too many runs"
         for under_way in self.merges:
             assert under_way.a in self.runs, "a run that is merged is not here"
-        table = self.table().copy()
-        self.forget_table()
-        assert np.array_equal(table, self.table()), "the table is out of date"
+        descriptors = self.descriptors().copy()
+        self.forget_descriptors()
+        assert np.array_equal(descriptors, self.descriptors()), "descriptors are out of date"
 
 
 def _is_worn(run: Run) -> bool:
-    """Return whether so many rows are dead that the run is to be rewritten.
+    """Return whether so many rows are dead that the run should be rewritten.
 
-    One with few rows is merged soon in any case, and its dead rows are left behind then.
+    A small run is merged soon in any case, which drops its dead rows.
     """
     return run.dead == run.size if run.size <= SMALL else run.dead * _DEAD_SHARE >= run.size

@@ -1,9 +1,9 @@
-"""The entries of a dictionary that come from files: made when somebody wants them.
+"""Dictionary entries that are in files, and are decoded when they are first needed.
 
-A database that is opened for a few rows wants a few symbols, and making a million of them takes a
-second. So the list of entries begins as a list of nothing, and an entry is made from its bytes
-when it is first asked for; its number is found in a hash table of these bytes (kernel/names.py).
-Who asks for many gets all of them at once: that is quicker than one by one.
+A database that is opened for a few rows needs a few symbols, and making a million of them takes a
+second. So an entry is made from its bytes when it is first asked for; its dictionary id is found in
+a hash table of these bytes (kernel/dictionary.py). A reader of many entries gets all of them made
+at once, which is faster than one by one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel import names as kernel
+from tidelog.kernel import dictionary as kernel
 
-_MANY = 8  # when one in so many was asked for, all are made
+_MANY = 8  # all entries are made when one in this many was asked for
 
 
 class Pieces(Protocol):
@@ -32,17 +32,17 @@ class Pieces(Protocol):
         """Return all entries."""
 
     def bytes_of(self, item: Any) -> bytes:
-        """Return the bytes of what may be an entry."""
+        """Return the bytes that an item would have as an entry."""
 
 
 class Items(list[Any]):
-    """The entries of a dictionary, by number. Many have a hold of this list, so it stays the same.
+    """The entries of a dictionary, by id. Others hold references to it, so it is never replaced.
 
-    As long as nothing is in files it is a list like any other, and as quick.
+    As long as nothing is in files, it is a list like any other, and as fast.
     """
 
     def keep(self, size: int, read: Callable[[], Pieces]) -> KeptItems:
-        """Have room for the next entries, which are in files."""
+        """Make room for the next entries, which are in files."""
         self.__class__ = KeptItems
         assert isinstance(self, KeptItems)
         self._begin(size, read)
@@ -50,7 +50,7 @@ class Items(list[Any]):
 
 
 class KeptItems(Items):
-    """Entries of which some are in files. Whoever holds one of its methods may hold it for long."""
+    """Entries, some of which are in files. References to its methods may outlive that state."""
 
     def _begin(self, size: int, read: Callable[[], Pieces]) -> None:
         self._first = len(self)
@@ -68,7 +68,7 @@ class KeptItems(Items):
             return list.__getitem__(self, number)
         item = list.__getitem__(self, number)
         if item is None and number >= self._first and self._read is not None:
-            # Another thread may make all meanwhile: then it is a list like any other.
+            # Another thread may make all entries meanwhile: then it is a plain list.
             KeptItems.ask(self)
             pieces = KeptItems._pieces(self)
             item = list.__getitem__(self, number)
@@ -82,9 +82,9 @@ class KeptItems(Items):
         return list.__iter__(self)
 
     def number_of(self, item: Any) -> int | None:
-        """Return the number of an entry that is in files; None if there is no such entry.
+        """Return the id of an entry that is in files; None if there is no such entry.
 
-        Not when all are made: then whoever holds the list knows their numbers.
+        Not to be called when all are made: then the dictionary knows their ids.
         """
         pieces = self._pieces()
         assert pieces is not None, "all are made"
@@ -105,7 +105,7 @@ class KeptItems(Items):
             self.__class__ = Items  # type: ignore[assignment]
 
     def ask(self) -> None:
-        """Count one that asks for an entry, and make all if these are many."""
+        """Count a request for an entry; make all entries after many requests."""
         self._asked += 1
         if self._asked * _MANY > self._stop - self._first:
             KeptItems.make_all(self)

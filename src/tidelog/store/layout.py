@@ -22,7 +22,7 @@ class Layout:
 
     def __init__(self, order: Sequence[int], domains: Sequence[Domain]) -> None:
         self.order = tuple(order)
-        self.versions = tuple(domain.version for domain in domains)
+        self.generations = tuple(domain.generation for domain in domains)
         words: list[list[int]] = []  # columns by word
         free = 0
         for column in self.order:
@@ -36,9 +36,9 @@ class Layout:
         self.by_column: NDArray[np.int64] = np.zeros((len(self.order), 3), np.int64)
         """(word, shift, mask) of each column, by its number."""
         self.biased: NDArray[np.int64] = np.zeros((len(self.order), 4), np.int64)
-        """(word, shift, mask, bias) of each column: what ordinals are written by."""
-        self.by_level: NDArray[np.int64] = np.zeros((len(self.order), 5), np.int64)
-        """(word, shift, mask, mask of the bits before it, is it the last?), in sort order."""
+        """(word, shift, mask, bias) of each column: how ordinals are packed."""
+        self.by_depth: NDArray[np.int64] = np.zeros((len(self.order), 5), np.int64)
+        """(word, shift, mask, mask of the bits before it, is it the last?), by depth."""
         for word, columns in enumerate(words):
             shift = 0
             for column in reversed(columns):
@@ -46,12 +46,12 @@ class Layout:
                 self.by_column[column] = (word, shift, domain.mask)
                 self.biased[column] = (word, shift, domain.mask, domain.bias)
                 before = 0 if domain.is_raw else ~((1 << (shift + domain.bits)) - 1)
-                level = self.order.index(column)
-                self.by_level[level] = (
-                    word, shift, domain.mask, before, level == len(self.order) - 1,
+                depth = self.order.index(column)
+                self.by_depth[depth] = (
+                    word, shift, domain.mask, before, depth == len(self.order) - 1,
                 )  # fmt: skip
                 shift += domain.bits
 
     def is_current(self, domains: Sequence[Domain]) -> bool:
         """Return whether the domains are as they were when the layout was made."""
-        return self.versions == tuple(domain.version for domain in domains)
+        return self.generations == tuple(domain.generation for domain in domains)

@@ -1,8 +1,8 @@
-"""A run that is in files until somebody touches it.
+"""A run that is in files until it is first read.
 
-A database is opened to change a few rows, or to read some: most of its runs are never looked at. So
-a run that comes from a snapshot knows how many rows it has, and reads its arrays, checksums
-included, when the first of them is asked for. From then on it is a run like any other.
+A database is opened to change or to read a few rows: most of its runs are never used. So a run from
+a snapshot knows how many rows it has, and reads its arrays, and checks them, when the first of them
+is accessed. From then on it is a run like any other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RunSource(Protocol):
 
     @property
     def saved(self) -> Any:
-        """What a later snapshot can name instead of writing the run again."""
+        """What a later snapshot can refer to instead of writing the run again."""
 
     @property
     def words(self) -> object | None:
@@ -44,13 +44,13 @@ class LazyRun(Run):
         put(self, "dead", dead)
         put(self, "_directory", None)
         put(self, "_shift", 0)
-        put(self, "row", None)
+        put(self, "descriptor", None)
         put(self, "trees", {})
         put(self, "saved", source.words)
         put(self, "source", source)
 
     def __getattr__(self, name: str) -> Any:
-        """Read the run: this is asked for what it does not have yet."""
+        """Read the run: Python calls this for attributes that it does not have yet."""
         if name.startswith("__"):
             raise AttributeError(name)
         LazyRun.read(self)
@@ -70,10 +70,10 @@ class LazyRun(Run):
         """Read the arrays; raise StateError if they are damaged."""
         source = self.source
         if source is None:
-            return  # another thread has read it meanwhile
+            return  # another thread has just read it
         words, marks, counts = source.read()
         made = Run(words, marks, counts, self.dead)
         for name in _READ:
             object.__setattr__(self, name, getattr(made, name))
-        object.__setattr__(self, "__class__", Run)  # when nothing is missing any more
+        object.__setattr__(self, "__class__", Run)  # last: now nothing is missing
         self.source = None

@@ -1,8 +1,11 @@
-"""Finding stored rows by the values of their first columns, by binary search.
+"""Finding stored rows by the values of their first columns, by binary search, and summing them up.
 
 A `Key` is a place in one order of a relation: before or behind all rows that start with some
 ordinals. What lies between two keys is a `Slice`: O(runs * log n) to find, and nothing is copied
 when it lies in one run and all its rows are alive.
+
+`summary` aggregates the rows between two keys by the scan trees of the runs, in O(log n) each.
+The trees are built when they are first asked for, and follow the epochs from then on.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words, sort_words
+from tidelog.store.run_tree import nothing
 from tidelog.store.versions import Version
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_HALF = 32
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,7 @@ def between(relation: StoredRelation, order: tuple[int, ...], low: Key, high: Ke
 
 
 def position(words: Words, key: Key) -> int:
-    """Return how many of these rows are before the key. Words narrow it down from first to last."""
+    """Return how many of these rows are before the key: a binary search, word by word."""
     start, stop = 0, words.shape[1]
     for column, word in zip(words, key.words, strict=True):
         inside = column[start:stop]
@@ -116,3 +121,33 @@ def position(words: Words, key: Key) -> int:
         if start == stop:
             return start
     return stop if key.behind else start
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Aggregates of some rows, and of the ordinals of one of their columns."""
+
+    count: int
+    total: int
+    """The exact sum."""
+    least: int
+    """Means nothing if there are no rows; neither does `greatest`."""
+    greatest: int
+    nodes: int
+    """How many nodes of trees were combined: a measure of the work."""
+
+
+def summary(
+    relation: StoredRelation, order: tuple[int, ...], low: Key, high: Key, column: int
+) -> Summary:
+    """Return the summary of a column over the committed rows between two keys: O(log n)."""
+    index = relation.index(order)
+    into = nothing()
+    nodes = 0
+    field, bias = index.layout.by_column[column], relation.domains[column].bias
+    for run in index.runs:
+        start, stop = position(run.words, low), position(run.words, high)
+        if start < stop:
+            nodes += run.tree(column, field, bias).fold(run, start, stop, into)
+    count, high_half, low_half, least, greatest = into[:, 0].tolist()
+    return Summary(count, (high_half << _HALF) + low_half, least, greatest, nodes)

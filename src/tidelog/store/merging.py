@@ -1,8 +1,8 @@
 """Merging two runs into one, in as many steps as it takes.
 
-A merge of large runs would stop the world, so it is done a few rows at each commit. Both runs stay
-in use meanwhile. What epochs change in rows that have been copied already is noted, and brought up
-to date at the end. Dead rows are left behind.
+A merge of large runs would make one commit slow, so each commit copies a few rows. Both runs stay
+in use meanwhile. Changes of rows that have been copied already are noted, and applied at the end.
+Dead rows are not copied.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import rows as kernel
-from tidelog.kernel.join import DEAD
-from tidelog.store.run import ALIVE, NO_COUNTS, NO_MARKS, Counts, Marks, Run, Words
+from tidelog.kernel.marks import ALIVE, DEAD
+from tidelog.store.run import (
+    NO_COUNTS,
+    NO_MARKS,
+    Counts,
+    Marks,
+    Run,
+    Words,
+)
 
 _EVERYTHING = (1 << 63) - 1
 
 
 class Merge:
-    """Two runs on their way to become one."""
+    """The merge of two runs, under way."""
 
     def __init__(self, a: Run, b: Run, limit: int = ALIVE) -> None:
         assert (a.counts is None) == (b.counts is None), "one run is counted and the other is not"
@@ -37,11 +44,11 @@ class Merge:
         self._touched: list[tuple[Run, NDArray[np.int64]]] = []
 
     def note(self, run: Run, positions: NDArray[np.int64]) -> None:
-        """Remember that marks or counts of rows have changed since the merge began."""
+        """Note that marks or counts of rows have changed since the merge began."""
         self._touched.append((run, positions))
 
     def advance(self, rows: int) -> Run | None:
-        """Copy about so many rows; return the run when all are copied."""
+        """Copy about this many rows; return the merged run when all are copied."""
         size = len(self.a) + len(self.b)
         self._copy(min(size, self._seen + rows))
         return self._finish() if self._seen == size else None
@@ -95,7 +102,7 @@ class Merge:
     def _catch_up(self, run: Run, source: Run, positions: NDArray[np.int64]) -> None:
         positions = np.sort(positions)
         at = run.locate(np.ascontiguousarray(source.words[:, positions]), DEAD)
-        # Marks of others that died before they were copied are not here.
+        # Rows that died before they were copied are not in the merged run.
         positions, at = positions[at >= 0], at[at >= 0]
         if source.marks is not None:
             run.need_marks()[at] = source.marks[positions]

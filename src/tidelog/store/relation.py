@@ -2,26 +2,26 @@
 
 The rows are packed words (store/layout.py). The *primary* order, columns as declared, always exists
 and holds the counts; others are built when a plan first asks for them. An epoch writes through
-`add`, `set_marks` and `set_counts`; what it overwrites is logged, so that `abort` can put it back,
+`add`, `set_marks` and `set_counts`; what it overwrites is noted, so that `abort` can put it back,
 and `commit` turns the new version into the only one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
-from tidelog.kernel import table as t
-from tidelog.kernel.join import DEAD, DEAD_NOW
+from tidelog.kernel.marks import ALIVE, DEAD, DEAD_NOW, KNOWN
+from tidelog.store.capture import RelationCapture
 from tidelog.store.domain import Domain
-from tidelog.store.index import Index
+from tidelog.store.index import Index, Undo
 from tidelog.store.layout import Layout
 from tidelog.store.run import (
-    ALIVE,
-    KNOWN,
     Counts,
     Marks,
     Run,
@@ -30,7 +30,7 @@ from tidelog.store.run import (
     sort_words,
     sorted_order,
 )
-from tidelog.store.versions import Attached, Delta, Follower, Found, Version
+from tidelog.store.versions import Attached, Delta, Follower, FoundRows, Version
 
 NOWHERE = np.empty((4, 0), np.int64)
 """The places of no rows."""
@@ -50,12 +50,12 @@ class StoredRelation:
         self._indexes: dict[tuple[int, ...], Index] = {identity: self.primary}
         self._replacement: StoredRelation | None = None
         self.followers: dict[object, Follower] = {}
-        """What else is kept of the rows: it goes when they are replaced outside of epochs."""
+        """What else is computed from the rows; dropped when they are replaced outside of epochs."""
         self.attached: list[Attached] = []
-        """What a strategy keeps beside the rows; whoever writes to it sets `touched`."""
+        """What a strategy keeps beside the rows; whoever writes to it calls `touch`."""
         self.touched = False
-        """Whether the current epoch has written here."""
-        self._remember_layout()
+        """Whether the current epoch has written here, or to what is attached."""
+        self._cache_layout()
         self.delta: Delta = self._unchanged
 
     # --- layout ---
@@ -70,7 +70,7 @@ class StoredRelation:
         return self._nothing
 
     def no_delta(self) -> Delta:
-        """Return a change that changes nothing."""
+        """Return an empty delta."""
         return self._unchanged
 
     def pack(self, codes: NDArray[np.int64]) -> Words:
@@ -109,29 +109,29 @@ class StoredRelation:
                     kept = marks != DEAD
                     words, marks = np.ascontiguousarray(words[:, kept]), marks[kept]
                 found.runs.append(found.sorted_run(words, layout, marks, None))
-            self._log_copy(found)
+            self._copy_undo(found)
             if self.primary.tail is not None:
                 tail = self.primary.tail
                 found.tail = found.sorted_run(tail.words, layout, tail.marks, None)
             self._indexes[order] = found
         return found
 
-    def _log_copy(self, copy: Index) -> None:
-        """Log for a copy in another order what this epoch has overwritten in the primary one."""
-        log = self.primary.marks_log
-        for number in np.unique(log.columns[0, : log.used]).tolist():
+    def _copy_undo(self, copy: Index) -> None:
+        """Give a copy in another order the undo entries of the primary one."""
+        undo = self.primary.marks_undo
+        for number in np.unique(undo.columns[0, : undo.used]).tolist():
             run = self.primary.runs[number]
             assert run.marks is not None
             before = run.marks.copy()
-            entries = log.columns[:, : log.used]
+            entries = undo.columns[:, : undo.used]
             entries = entries[:, entries[0] == number]
-            before[entries[1, ::-1]] = entries[2, ::-1]  # the oldest last: it stays
+            before[entries[1, ::-1]] = entries[2, ::-1]  # the oldest value stays
             changed = np.unique(entries[1])
             rows = np.ascontiguousarray(run.words[:, changed])
             old = copy.sorted_run(rows, self.primary.layout, before[changed], None)
             assert old.marks is not None
             n = len(changed)
-            own = copy.marks_log
+            own = copy.marks_undo
             own.room_for(n)[:, own.used : own.used + n] = (
                 np.full(n, number), copy.runs[number].locate(old.words, DEAD), old.marks,
             )  # fmt: skip
@@ -174,12 +174,12 @@ class StoredRelation:
                 kernel.pack_ordinals(columns, n, index.layout.biased, words)
                 run.rewrite(words)
             index.merges.clear()  # they would mix the layouts; they start again
-            index.forget_table()
-        self._remember_layout()
+            index.forget_descriptors()
+        self._cache_layout()
         self.delta = self._unchanged
 
-    def _remember_layout(self) -> None:
-        """Make what depends on the layout alone, and is asked for in every epoch."""
+    def _cache_layout(self) -> None:
+        """Compute what depends on the layout alone, and is needed in every epoch."""
         biases = tuple([domain.bias for domain in self.domains])
         self.codes = (biases, tuple([domain.bits for domain in self.domains]))
         """Bias and bits of each column."""
@@ -218,21 +218,21 @@ class StoredRelation:
             return runs[0].words
         return sort_words(np.concatenate([run.words for run in runs], axis=1))
 
-    def find(self, rows: Words, limit: int = ALIVE) -> Found:
+    def find(self, rows: Words, limit: int = ALIVE) -> FoundRows:
         """Return where the rows are, those with marks up to `limit`."""
         columns = np.empty((4, rows.shape[1]), np.int64)
-        t.find(self.primary.table(), self.words, limit, rows, rows.shape[1], columns)
-        return Found(columns)
+        d.find(self.primary.descriptors(), self.words, limit, rows, rows.shape[1], columns)
+        return FoundRows(columns)
 
     def placed(self, ordinals: NDArray[np.int64]) -> tuple[Words, NDArray[np.int64], int]:
         """Return a row of ordinals as it is stored, its place, and which column does not fit.
 
-        What `pack_ordinals` and `find` do, for one row, the usual case, in one call of a kernel.
+        Does what `pack_ordinals` and `find` do for one row, the usual case, in one kernel call.
         """
         primary = self.primary
         layout = primary.layout
         row, place = np.empty((layout.words, 1), np.int64), np.empty((4, 1), np.int64)
-        misfit = t.place(ordinals, layout.biased, primary.table(), ALIVE, row, place)
+        misfit = d.place(ordinals, layout.biased, primary.descriptors(), ALIVE, row, place)
         return row, place, misfit
 
     def split(self, rows: Words) -> tuple[Words, Words]:
@@ -276,7 +276,7 @@ class StoredRelation:
     def add(self, rows: Words, marks: Marks | None, counts: Counts | None) -> None:
         """Add sorted rows that no version of the current epoch shows.
 
-        Counts of 32 bits are kept as they are, and written to.
+        The relation takes over an array of 32-bit counts, and writes to it.
         """
         if rows.shape[1] == 0:
             return
@@ -297,8 +297,8 @@ class StoredRelation:
     def set_marks(self, rows: Words, marks: Marks) -> None:
         """Change the marks of sorted rows that the current epoch knows, in every order.
 
-        DEAD_NOW is for rows of earlier epochs. A row of this one becomes GONE, so that no version
-        shows it; it may come back by its mark as any other, or be added again.
+        DEAD_NOW is for rows of earlier epochs. A row of this epoch becomes GONE, so that no version
+        shows it; it can be revived by its mark like any other row, or added again.
         """
         if rows.shape[1]:
             self.touched = True
@@ -307,16 +307,16 @@ class StoredRelation:
                 index.set_marks(rows, marks, layout)
 
     def remove(self, rows: Words, places: NDArray[np.int64] | None = None) -> None:
-        """Have sorted rows of earlier epochs die in this one.
+        """Delete sorted rows of earlier epochs.
 
-        `places` are those where they were found, if nothing was added since.
+        `places` are where they were found, if nothing was added since.
         """
         n = rows.shape[1]
         if not n:
             return
         self.touched = True
         primary = self.primary
-        if places is None and n > 1 and self.words == 1:  # then finding many is quicker
+        if places is None and n > 1 and self.words == 1:  # then finding many is faster
             found = self.find(rows, KNOWN)
             places = np.ascontiguousarray(found.columns[:, found.present])
         if places is not None:
@@ -331,8 +331,11 @@ class StoredRelation:
                 if index is not primary:
                     index.set_marks(rows, marks, primary.layout)
 
-    def change(self, inserted: Words, deleted: Words) -> None:
-        """Have sorted rows come and others go, all that changes here; each has one derivation."""
+    def change(self, inserted: Words, deleted: Words) -> Delta:
+        """Apply a sorted insert set and a sorted delete set; return them as a delta.
+
+        Each row has one derivation.
+        """
         if deleted.shape[1]:
             self.remove(deleted)
         n = inserted.shape[1]
@@ -341,32 +344,46 @@ class StoredRelation:
             if self.counted:
                 ones = _ONE.copy() if n == 1 else np.ones(n, np.int32)
             self.add(inserted, None, ones)
-        self.delta = Delta(inserted, deleted)
+        return Delta(inserted, deleted)
 
-    def set_counts(self, found: Found, counts: NDArray[np.int64]) -> None:
+    def touch(self) -> None:
+        """Note that the epoch writes to what is attached."""
+        self.touched = True
+
+    def record(self, delta: Delta) -> None:
+        """Set the net change of the epoch, which readers of `delta` see until it ends."""
+        self.touched = True
+        self.delta = delta
+
+    def counts_undo(self) -> Undo:
+        """Return the undo entries of the counts, for a kernel that writes counts by itself."""
+        self.touched = True
+        return self.primary.counts_undo
+
+    def set_counts(self, found: FoundRows, counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found."""
         self.touched = True
         self.primary.set_counts(found.columns, counts)
 
     def replace(self, rows: Words, marks: Marks | None, counts: NDArray[np.int64] | None) -> None:
-        """Put sorted rows in the place of everything: what a bootstrap ends with."""
+        """Replace everything by sorted rows: the end of a bootstrap."""
         kept = None if counts is None else compact_counts(counts)
         self.replace_runs([Run(rows, marks, kept)])
 
     def replace_runs(self, runs: list[Run]) -> None:
-        """Put runs of the primary order in the place of everything."""
+        """Replace everything by runs of the primary order."""
         identity = self.primary.layout.order
         self._indexes = {identity: self.primary}
         self.followers.clear()
         self.primary.runs = [run for run in runs if len(run)]
         self.primary.tail = None
         self.primary.merges.clear()
-        self.primary.forget_table()
+        self.primary.forget_descriptors()
 
     def append_run(self, rows: Words, counts: NDArray[np.int64]) -> None:
         """Add sorted rows as a run of every order, outside of epochs: a round of a bootstrap.
 
-        They have no marks as yet, so that merging them costs less; see `replace_runs`.
+        They have no marks yet, so that merging them costs less; see `replace_runs`.
         """
         for index in self._indexes.values():
             if index is self.primary:
@@ -383,23 +400,71 @@ class StoredRelation:
         """Return a relation like this one, without rows."""
         return StoredRelation(self.name, self.domains, counted=self.counted)
 
-    def replace_at_commit(self, other: StoredRelation, *, shown: bool = True) -> None:
-        """Take over the rows of `other` when the epoch commits.
+    def replace_at_commit(self, other: StoredRelation, *, shown: bool = True) -> Delta:
+        """Take over the rows of `other` when the epoch commits; return the delta.
 
-        Until then this relation shows the change as any other epoch does: rows that `other` lacks
+        Until then this relation shows the change as in any other epoch: rows that `other` lacks
         are dead, rows that it adds are in the tail. If nobody reads them until then (`shown` is
-        false) only the delta tells.
+        false), they are not written.
         """
         assert self._is_idle(), "the epoch has changed rows"
         before, after = self.rows(Version.OLD), other.rows(Version.NEW)
-        self.delta = Delta(without(after, before), without(before, after))
+        inserted, deleted = without(after, before), without(before, after)
         if shown:
-            deleted, inserted = self.delta.deleted, self.delta.inserted
             self.remove(deleted)
             ones = np.ones(inserted.shape[1], np.int64) if self.counted else None
             self.add(inserted, np.zeros(inserted.shape[1], np.int32), ones)
         self._replacement = other
         self.touched = True
+        return Delta(inserted, deleted)
+
+    # --- saving and restoring, between epochs ---
+
+    def capture(self, in_files_from: int | None = None) -> RelationCapture:
+        """Return all that is stored as it is now; it stays so while epochs go on, until `release`.
+
+        What is still in files, and has at least `in_files_from` bytes, is captured as these files.
+        """
+        return RelationCapture(
+            {order: index.capture(in_files_from) for order, index in self._indexes.items()},
+            [
+                attached.capture(
+                    use_files=in_files_from is not None and attached.nbytes >= in_files_from
+                )
+                for attached in self.attached
+            ],
+        )
+
+    def release(self) -> None:
+        """End the capture: epochs need not note what they overwrite any more."""
+        for index in self._indexes.values():
+            index.release()
+        for attached in self.attached:
+            attached.release()
+
+    def install(
+        self, orders: Mapping[tuple[int, ...], list[Run]], sources: Sequence[Any] = ()
+    ) -> None:
+        """Take over runs, all of them for each order, and what `sources` hold for `attached`.
+
+        The relation has no rows yet.
+        """
+        for order in orders:
+            self.index(order)
+        for order, runs in orders.items():
+            self._indexes[order].install(runs)
+        for attached, source in zip(self.attached, sources, strict=False):
+            attached.keep(source)
+
+    def compact(self) -> None:
+        """Merge the runs of each order into one, without dead rows."""
+        for index in self._indexes.values():
+            index.compact()
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs of all orders."""
+        for index in self._indexes.values():
+            yield from index.runs
 
     # --- the end of an epoch ---
 
@@ -445,7 +510,7 @@ class StoredRelation:
 
     def _is_idle(self) -> bool:
         """Return whether no epoch has written here since the last commit."""
-        return all(i.tail is None and not i.marks_log.used for i in self._indexes.values())
+        return all(i.tail is None and not i.marks_undo.used for i in self._indexes.values())
 
     @property
     def nbytes(self) -> int:
@@ -453,7 +518,7 @@ class StoredRelation:
         orders = sum(index.nbytes for index in self._indexes.values())
         return orders + sum(attached.nbytes for attached in self.attached)
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Assert that every order is sound and all of them hold the same rows and marks."""
         wanted = None
         idle = self._is_idle()
@@ -461,7 +526,7 @@ class StoredRelation:
             name = f"order {index.layout.order}"
             counted = any(run.counts is not None for run in index.all_runs())
             assert not counted or index is self.primary, f"{name} is counted, not the primary only"
-            index._check()
+            index.check()
             assert index.layout.is_current(self.domains), "the layout is out of date"
             held = self._known(index)
             if wanted is None:
@@ -472,7 +537,7 @@ class StoredRelation:
             assert not same.any(), f"{name} holds a row twice"
             assert not idle or (held[1] <= ALIVE).all(), f"{name} has marks of an epoch that ended"
         for follower in self.followers.values() if idle else ():
-            follower._check(self)
+            follower.check(self)
 
     def _known(self, index: Index) -> tuple[Words, Marks]:
         """Return all rows that are not dead, sorted in the primary order, and their marks."""
@@ -489,7 +554,7 @@ class StoredRelation:
 
 
 def _dying(n: int) -> Marks:
-    """Return the marks of so many rows that die in this epoch."""
+    """Return the marks of n rows that are deleted in this epoch."""
     return _DYING if n == 1 else np.full(n, DEAD_NOW, np.int32)
 
 
@@ -499,7 +564,7 @@ def _column(numbers: Sequence[int]) -> NDArray[np.int64]:
 
 
 def ordinals_by(rows: Words, fields: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return rows of a layout, which has these fields, as columns of ordinals."""
+    """Return rows as columns of ordinals; `fields` are those of their layout."""
     n = rows.shape[1]
     columns = np.empty((fields.shape[0], n), np.int64)
     kernel.unpack_ordinals(rows, n, fields, columns)

@@ -1,6 +1,6 @@
 """A sorted run: rows as words, and beside each row its mark and its count.
 
-Runs are the unit of storage. Their rows never move; a row dies by its mark (kernel/join.py), and
+Runs are the unit of storage. Their rows never move; a row dies by its mark (kernel/marks.py), and
 counts change in place. New rows go to new runs, which are merged into larger ones later
 (store/merging.py).
 """
@@ -13,18 +13,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
-from tidelog.kernel import table as t
-from tidelog.kernel.join import DEAD, DEAD_NOW
+from tidelog.kernel.marks import DEAD
 from tidelog.store.run_tree import RunTree
 
 Words: TypeAlias = NDArray[np.int64]
 Marks: TypeAlias = NDArray[np.int32]
 Counts: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
-ALIVE = DEAD_NOW - 1  # the largest mark of a row that is alive
-GONE = DEAD_NOW + 1  # came and died in this epoch: no version shows it
-KNOWN = DEAD - 1  # every mark but DEAD: rows that this epoch may still change
 _LARGE = 4096  # rows: smaller runs need no directory
 _ROWS_PER_ENTRY = 32
 _MOST_NARROW = (1 << 31) - 1
@@ -34,24 +31,24 @@ NO_DIRECTORY: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
 class Run:
-    """Sorted rows. Without marks all of them are alive at level 0; without counts none is kept."""
+    """Sorted rows. Without marks all of them are alive at level 0; counts are optional."""
 
     __slots__ = (
-        "_counts", "_directory", "_marks", "_shift", "dead", "row", "saved", "size", "source",
-        "trees", "words",
+        "_counts", "_directory", "_marks", "_shift", "dead", "descriptor", "saved", "size",
+        "source", "trees", "words",
     )  # fmt: skip
 
     def __init__(
         self, words: Words, marks: Marks | None = None, counts: Counts | None = None, dead: int = 0
     ) -> None:
-        # Kernels read by address, and are compiled anew for every other kind of array.
+        # Kernels read by address, and need a compilation for each kind of array.
         self.words: Words = _own(words, np.int64)
         self.size: int = self.words.shape[1]
-        """How many rows there are, dead ones included: what `len` returns, sooner."""
+        """How many rows there are, dead ones included; faster than `len`."""
         self._directory: NDArray[np.int32] | None = None
         self._shift = 0
-        self.row: NDArray[np.int64] | None = None
-        """What `describe` has returned; None when it has to be made anew."""
+        self.descriptor: NDArray[np.int64] | None = None
+        """What `describe` has returned; None when it is out of date."""
         self._marks = None if marks is None else _own(marks, np.int32)
         self._counts = counts
         self.dead = dead
@@ -70,7 +67,7 @@ class Run:
     @marks.setter
     def marks(self, marks: Marks | None) -> None:
         self._marks = None if marks is None else _own(marks, np.int32)
-        self.row = None
+        self.descriptor = None
 
     @property
     def marks_address(self) -> int:
@@ -79,53 +76,53 @@ class Run:
 
     @property
     def counts(self) -> Counts | None:
-        """The counts, or None when none are kept."""
+        """The counts, or None if the relation has none."""
         return self._counts
 
     @counts.setter
     def counts(self, counts: Counts | None) -> None:
         self._counts = counts
-        self.row = None
+        self.descriptor = None
 
     def __len__(self) -> int:
         return self.size
 
     def describe(self) -> NDArray[np.int64]:
-        """Return what kernels need to know of the run, a row of their table (kernel/table.py)."""
-        row = self.row
-        if row is None:
+        """Return the descriptor of the run (kernel/descriptors.py)."""
+        found = self.descriptor
+        if found is None:
             if self.size >= _LARGE:
                 self._need_directory()
             words, marks, counts, directory = self.words, self._marks, self._counts, self._directory
-            row = self.row = np.empty(t.WORDS + words.shape[0], np.int64)
-            t.describe(
+            found = self.descriptor = np.empty(d.WORDS + words.shape[0], np.int64)
+            d.describe(
                 words, NO_MARKS if marks is None else marks,
                 NO_COUNTS if counts is None else counts,
-                NO_DIRECTORY if directory is None else directory, self._shift, row,
+                NO_DIRECTORY if directory is None else directory, self._shift, found,
             )  # fmt: skip
-        return row
+        return found
 
     def _need_directory(self) -> None:
-        """Make the directory of a large run, if it has none (kernel/table.py)."""
+        """Make the directory of a large run, if it has none (kernel/descriptors.py)."""
         n = self.size
         if self._directory is not None or n < _LARGE or n >= 1 << 31:
             return
         low, high = int(self.words[0, 0]), int(self.words[0, -1])
         if low < 0:
-            return  # a raw word, whose highest bits tell little
+            return  # a raw word: its highest bits say little
         self._shift = max(0, high.bit_length() - (n // _ROWS_PER_ENTRY).bit_length())
         self._directory = np.empty((high >> self._shift) + 3, np.int32)
-        t.fill_directory(self.words, n, self._shift, self._directory)
+        d.fill_directory(self.words, n, self._shift, self._directory)
 
-    def table(self) -> NDArray[np.int64]:
-        """Return what kernels need to know of the run, as that of an order with one run."""
+    def descriptors(self) -> NDArray[np.int64]:
+        """Return the descriptors of an order that has only this run."""
         return self.describe()[None, :]
 
     def rewrite(self, words: Words) -> None:
         """Replace the words by those of the same rows in another layout."""
         self.words = words
         self._directory, self._shift = None, 0
-        self.row = None
+        self.descriptor = None
         self.saved = None
         self.trees.clear()  # they know where their columns were
 
@@ -148,7 +145,7 @@ class Run:
         marks = self._marks
         if marks is None:
             marks = self._marks = np.zeros(self.size, np.int32)
-            self.row = None
+            self.descriptor = None
         return marks
 
     def locate(self, rows: Words, limit: int) -> NDArray[np.int64]:
@@ -161,7 +158,7 @@ class Run:
         )
         return positions
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Assert that the rows are sorted and unique, and the arrays fit each other."""
         n = len(self)
         assert self.words.shape[1] == n, "words do not fit"
@@ -172,10 +169,10 @@ class Run:
             assert self.marks.dtype == np.int32, "marks are not of 32 bits"
         assert self.marks is None or self.marks.shape == (n,), "marks do not fit"
         assert self.counts is None or self.counts.shape == (n,), "counts do not fit"
-        if self.row is not None:
-            described, self.row = self.row, None
+        if self.descriptor is not None:
+            described, self.descriptor = self.descriptor, None
             assert np.array_equal(described, self.describe()), "the arrays have moved"
-            self.row = described
+            self.descriptor = described
         dead = 0 if self.marks is None else int((self.marks == DEAD).sum())
         assert dead == self.dead, f"{dead} rows are dead, not {self.dead}"
         order = np.lexsort(self.words[::-1]) if n else np.zeros(0, np.int64)
@@ -185,24 +182,24 @@ class Run:
             assert not same.any(), "rows are not unique"
 
 
-def table_of(runs: Sequence[Run]) -> NDArray[np.int64]:
-    """Return what kernels need to know of runs of one order; those without rows are left out."""
+def descriptors_of(runs: Sequence[Run]) -> NDArray[np.int64]:
+    """Return the descriptors of runs of one order; those without rows are left out."""
     runs = [run for run in runs if len(run)]
     if not runs:
-        return np.empty((0, t.WORDS), np.int64)
+        return np.empty((0, d.WORDS), np.int64)
     if len(runs) == 1:
-        return runs[0].table()
-    return np.concatenate([run.table() for run in runs])
+        return runs[0].descriptors()
+    return np.concatenate([run.descriptors() for run in runs])
 
 
 def address(array: NDArray[Any]) -> int:
-    """Return where an array begins."""
-    found: int = t.address_of(array)  # NumPy's own ways take six times as long
+    """Return the address of an array."""
+    found: int = d.address_of(array)  # NumPy's own functions take six times as long
     return found
 
 
 def _own(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """Return the array contiguous, and apart from any larger one that it is a part of."""
+    """Return the array contiguous, and not as a part of a larger one."""
     base = array.base
     if base is None and array.dtype == dtype and array.flags.c_contiguous:
         return array
@@ -250,7 +247,7 @@ def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
 
 
 def largest(numbers: NDArray[Any]) -> int:
-    """Return the largest of the numbers, at least 0. A single one, the usual case, is looked at."""
+    """Return the largest of the numbers, at least 0. One number, the usual case, is fast."""
     if numbers.shape[0] == 1:
         return max(0, int(numbers[0]))
     return int(numbers.max(initial=0))

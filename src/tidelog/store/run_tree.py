@@ -1,15 +1,13 @@
 """The scan tree of a run: partial results of one column over its rows that are alive.
 
-Rows never move in a run, so its tree has one shape for as long as the run lasts: a row that dies
-renews the O(log n) nodes above it. A run that a merge makes gets its own tree when it is first
-asked, by a fast pass over its rows; a row is in few merges, so this adds a constant to what each of
-them costs anyway. An interval of keys is an interval of positions in each of the few runs of an
-order (store/intervals.py); that the rows of runs are interleaved does not matter to counts, sums,
-minima and maxima.
+Rows never move in a run, so the shape of its tree never changes: a deleted row updates the O(log n)
+nodes above it. A merged run gets its own tree when it is first needed, by a fast pass over its
+rows; a row is in few merges, so this adds a constant to their cost. An interval of keys is an
+interval of positions in each of the few runs of an order (store/lookup.py); counts, sums, minima
+and maxima do not depend on how the rows of runs are interleaved.
 
-Trees show committed rows only: they follow when an epoch commits, and an abort does not concern
-them. Where the order of rows matters, or only Python can compare the values, there is
-store/scan_tree.py.
+Trees show committed rows only: they are updated when an epoch commits. Where the order of rows
+matters, or only Python can compare the values, store/scan_tree.py is used instead.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import scan
-from tidelog.kernel.join import DEAD_NOW
+from tidelog.kernel.marks import DEAD_NOW
 
 if TYPE_CHECKING:
     from tidelog.store.run import Run
@@ -46,7 +44,7 @@ class RunTree:
         )  # fmt: skip
 
     def renew(self, run: Run, positions: NDArray[np.int64]) -> None:
-        """Follow a change of the run's marks at sorted positions: O(log n) for each."""
+        """Update the tree for changed marks at sorted positions: O(log n) for each."""
         scan.renew(
             run.words, run.marks_address, _COMMITTED, self._word, self._shift, self._mask,
             self._bias, self.nodes, positions,
@@ -60,7 +58,7 @@ class RunTree:
         )  # fmt: skip
         return nodes
 
-    def _check(self, run: Run) -> None:
+    def check(self, run: Run) -> None:
         """Assert that the nodes are those of the run's rows as they are now."""
         fresh = np.zeros_like(self.nodes)
         self._grow(run, fresh)

@@ -1,4 +1,4 @@
-"""The operations that scan trees of values keep: on the ordinals of one column, left to right."""
+"""The operations of scan trees: on the ordinals of one column, from left to right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any, TypeAlias
 
-from tidelog.store.scan_tree import Scan
+from tidelog.store.scan_tree import ScanOperation
 from tidelog.values.algebra import Semigroup
 
 Rope: TypeAlias = "str | tuple[Rope, ...]"
 
 
-class Count(Scan):
+class RowCount(ScanOperation):
     """How many rows there are."""
 
     def of_values(self, values: Sequence[int]) -> int:
@@ -26,8 +26,8 @@ class Count(Scan):
         return sum(partials)
 
 
-class Extreme(Scan):
-    """The smallest or largest value, as (what sorts as it does, its ordinal)."""
+class Extreme(ScanOperation):
+    """The smallest or largest value, as (sort key, ordinal)."""
 
     def __init__(self, pick: Callable[..., Any], key: Callable[[int], Any]) -> None:
         self._pick, self._key = pick, key
@@ -44,7 +44,7 @@ class Extreme(Scan):
         return found
 
 
-class ExactSum(Scan):
+class ExactSum(ScanOperation):
     """A sum without rounding, as (number of values, sum of the finite ones, the other ones)."""
 
     def __init__(self, decode: Callable[[int], Any]) -> None:
@@ -65,7 +65,7 @@ class ExactSum(Scan):
         return sum(counts), sum(finite, Fraction(0)), frozenset().union(*special)
 
 
-class Concat(Scan):
+class Concat(ScanOperation):
     """Text as a rope: leaves hold texts, and the nodes above only refer to their children."""
 
     def __init__(self, symbols: list[str]) -> None:
@@ -92,7 +92,7 @@ def _pieces(rope: Rope) -> list[str]:
     return [piece for part in rope for piece in _pieces(part)]
 
 
-class Combined(Scan):
+class Combined(ScanOperation):
     """A semigroup that was registered from Python."""
 
     def __init__(self, algebra: Semigroup, decode: Callable[[int], Any]) -> None:

@@ -1,19 +1,19 @@
 """A scan tree: rows in the order of their values, and partial results of aggregates over them.
 
 For an associative operation the partial results of a tree's nodes give the result over any interval
-of rows from O(log n) of them, and a changed row renews those on the way from it to the root only
+of rows from O(log n) of them, and a changed row updates only those on the way from it to the root
 (Veldhuizen, "Incremental maintenance for leapfrog triejoin", 3.1):
 
     a1 + .. + a7  =  A14 + A56 + a7         where  A14 = A12 + A34,  A12 = a1 + a2,  ..
 
-Rows are combined strictly from left to right, so the operation need not be commutative. Deleting
-asks no more of it than inserting: nothing has to be taken away from a result.
+Rows are combined strictly from left to right, so the operation need not be commutative. It need not
+have an inverse either: a deletion subtracts nothing from a result.
 
 This one is a B-tree of Python objects whose nodes never change: a change makes new nodes from the
-row to the root and shares all others. So an epoch that is aborted has only to go back to the root
-that it began with. Partial results are computed when an interval first asks for them, and kept in
-their nodes. Nodes that span several groups are never asked, and cost nothing; and an operation that
-fails, fails where its result is wanted.
+row to the root and shares all others. So an abort only goes back to the root that the epoch began
+with. Partial results are computed when an interval first needs them, and cached in their nodes.
+Nodes that span several groups are never evaluated, and cost nothing; and an operation that fails,
+fails where its result is needed.
 
 It is for operations and orders that only Python knows: texts, records, user-given functions. What
 kernels can add up and compare is in store/run_tree.py.
@@ -53,7 +53,7 @@ class _Top:
 TOP: Any = _Top()
 
 
-class Scan(Protocol):
+class ScanOperation(Protocol):
     """An associative operation, as a tree applies it: to values, and to partial results."""
 
     def of_values(self, values: Sequence[Any]) -> Any:
@@ -69,9 +69,9 @@ class _Leaf:
     def __init__(self, keys: list[Key], values: list[Any]) -> None:
         self.keys, self.values = keys, values
         self.size: int = len(keys)
-        self.partials: dict[Scan, Any] | None = None
+        self.partials: dict[ScanOperation, Any] | None = None
 
-    def partial(self, scan: Scan) -> Any:
+    def partial(self, scan: ScanOperation) -> Any:
         partials = self.partials
         if partials is None:
             partials = self.partials = {}
@@ -87,9 +87,9 @@ class _Inner:
         self.children = children
         self.keys: list[Key] = [child.keys[0] for child in children]
         self.size: int = sum([child.size for child in children])
-        self.partials: dict[Scan, Any] | None = None
+        self.partials: dict[ScanOperation, Any] | None = None
 
-    def partial(self, scan: Scan) -> Any:
+    def partial(self, scan: ScanOperation) -> Any:
         partials = self.partials
         if partials is None:
             partials = self.partials = {}
@@ -102,8 +102,8 @@ _Node: TypeAlias = _Leaf | _Inner
 
 
 @dataclass(frozen=True)
-class _Changes:
-    """Keys that change, sorted, each with its new value, or NOTHING where the row goes."""
+class _TreeChanges:
+    """Keys that change, sorted, each with its new value, or NOTHING for a deleted row."""
 
     keys: Sequence[Key]
     values: Sequence[Any]
@@ -142,7 +142,7 @@ class ScanTree:
         if not self._before:
             self._before.append(self._root)
         keys = sorted(changes)
-        pending = _Changes(keys, [changes[key] for key in keys])
+        pending = _TreeChanges(keys, [changes[key] for key in keys])
         root = _Leaf([], []) if self._root is None else self._root
         nodes = _changed(root, pending, 0, len(keys))
         while len(nodes) > 1:
@@ -152,7 +152,7 @@ class ScanTree:
             top = top.children[0]
         self._root = top
 
-    def fold(self, low: Key, high: Key, scan: Scan) -> Any:
+    def fold(self, low: Key, high: Key, scan: ScanOperation) -> Any:
         """Return the partial result over the rows from `low` up to but without `high`: O(log n).
 
         NOTHING if there are no such rows.
@@ -175,7 +175,7 @@ class ScanTree:
         if self._before:
             self._root = self._before.pop()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Assert that the tree is balanced, in order, and its nodes know their sizes and keys."""
         keys = [key for key, _ in self]
         assert len(keys) == len(self), f"{len(keys)} rows, not {len(self)}"
@@ -194,7 +194,7 @@ def _entries(node: _Node | None) -> Iterator[tuple[Key, Any]]:
                 yield from _entries(child)
 
 
-def _changed(node: _Node, changes: _Changes, start: int, stop: int) -> list[_Node]:
+def _changed(node: _Node, changes: _TreeChanges, start: int, stop: int) -> list[_Node]:
     """Return what takes the place of a node after changes[start:stop]: nodes of its height."""
     if isinstance(node, _Leaf):
         return _changed_leaf(node, changes, start, stop)
@@ -212,7 +212,7 @@ def _changed(node: _Node, changes: _Changes, start: int, stop: int) -> list[_Nod
     return [_Inner(part) for part in _parts(children)]
 
 
-def _changed_leaf(leaf: _Leaf, changes: _Changes, start: int, stop: int) -> list[_Node]:
+def _changed_leaf(leaf: _Leaf, changes: _TreeChanges, start: int, stop: int) -> list[_Node]:
     held = dict(zip(leaf.keys, leaf.values, strict=True))
     for key, value in zip(changes.keys[start:stop], changes.values[start:stop], strict=True):
         if value is NOTHING:
@@ -257,7 +257,7 @@ def _merged(a: _Node, b: _Node) -> list[_Node]:
     return [_Inner(part) for part in _parts(_filled(a.children + b.children))]
 
 
-def _collect(node: _Node, low: Key, high: Key, scan: Scan, found: list[Any]) -> None:
+def _collect(node: _Node, low: Key, high: Key, scan: ScanOperation, found: list[Any]) -> None:
     """Append the partial results of the largest parts of the tree that are within the interval."""
     if isinstance(node, _Leaf):
         first, last = bisect_left(node.keys, low), bisect_left(node.keys, high)

@@ -1,14 +1,12 @@
-"""The sets of one type: each has a number, and equal sets have the same one.
+"""The sets of one type: each has a dictionary id, and equal sets have the same one.
 
-A set's number is the node at the root of its tree (kernel/sets.py). It does not depend on how the
-set came about: read from a fact, put together at once, or changed element by element. A change of
-one element costs a path of its tree, and so does the number of the changed set; the elements are
-listed only when somebody wants to see them.
+The id of a set is the node at the root of its tree (kernel/sets.py). It does not depend on how the
+set was made: read from a fact, built at once, or changed element by element. A change of one
+element costs a path of its tree; the elements are listed only when they are read.
 
-Like symbols, nodes stay as long as the table: a change leaves some log2(n) of them behind. They
-cannot be given back safely, because a net change that has not been looked at yet holds numbers, and
-not elements. For the same reason an epoch that is undone leaves no trace but nodes that nobody
-names.
+Like symbols, nodes are never freed: a change leaves some log2(n) of them behind. They cannot be
+freed safely, because a net change that has not been read yet holds ids, and not elements. For the
+same reason an aborted epoch leaves nodes that nothing refers to.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from tidelog.kernel import sets as kernel
 Ordinals = NDArray[np.int64]
 
 EMPTY = 0
-"""The number of the empty set."""
+"""The id of the empty set."""
 _FIRST_ROOM = 64
 
 
-class SetTable:
-    """Numbers sets of ordinals, and gives their elements back."""
+class SetDictionary:
+    """Gives ids to sets of ordinals, and returns their elements."""
 
     def __init__(self) -> None:
         self._nodes = np.zeros((_FIRST_ROOM, 4), np.int64)
@@ -46,11 +44,11 @@ class SetTable:
         return self._nodes.nbytes + self._slots.nbytes
 
     def entries(self, first: int, stop: int) -> Ordinals:
-        """Return nodes by number, a row for each: they never change."""
+        """Return nodes, a row for each. They never change."""
         return self._nodes[first:stop].copy()
 
     def extend(self, nodes: Ordinals) -> None:
-        """Add nodes that have the next numbers in another table like this one."""
+        """Add nodes that have the next ids in another dictionary like this one."""
         start = len(self)
         if start + len(nodes) > len(self._nodes):
             self._grow(start + len(nodes))
@@ -58,17 +56,17 @@ class SetTable:
         self._used[kernel.COUNT] += len(nodes)
         kernel.enter_nodes(self._nodes, start, len(self), self._slots)
 
-    # --- sets become numbers ---
+    # --- sets become ids ---
 
     def number(self, elements: Iterable[int]) -> int:
-        """Return the number of the set of these elements, in any order. O(n log n)."""
+        """Return the id of the set of these elements, in any order: O(n log n)."""
         distinct = _sorted(elements)
         if len(self) + 2 * len(distinct) > len(self._nodes):
             self._grow(len(self) + 2 * len(distinct))
         return int(kernel.find_set(self._nodes, self._slots, self._used, distinct, True))
 
     def find(self, elements: Iterable[int]) -> int | None:
-        """Return the number of a set, or None if it has none: a lookup adds nothing."""
+        """Return the id of a set, or None if it has none. A lookup adds nothing."""
         distinct = _sorted(elements)
         found = int(kernel.find_set(self._nodes, self._slots, self._used, distinct, False))
         return None if found < 0 else found
@@ -76,7 +74,7 @@ class SetTable:
     def changed(
         self, sets: Ordinals, which: Ordinals, elements: Ordinals, adds: NDArray[np.bool_]
     ) -> Ordinals:
-        """Return what becomes of sets. O(log n) for each change.
+        """Return the ids of changed sets: O(log n) for each change.
 
         Change j adds `elements[j]` to the set `sets[which[j]]`, or removes it. Changes are sorted
         by set, and by element; an element is named once.
@@ -108,7 +106,7 @@ class SetTable:
         kernel.enter_nodes(nodes, 1, len(self), slots)
         self._nodes, self._slots = nodes, slots
 
-    # --- numbers become sets ---
+    # --- ids become sets ---
 
     def sizes(self, sets: Ordinals) -> Ordinals:
         """Return how many elements sets have. O(1) for each."""
@@ -126,7 +124,7 @@ class SetTable:
         parts: list[int] = self.elements(np.array([number], np.int64)).tolist()
         return parts
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Assert that every node is what its children make it, and that none exists twice."""
         nodes = self._nodes[: len(self)]
         assert not nodes[0].any(), "the empty set has elements"

@@ -1,9 +1,9 @@
 """Several aggregates of the same rows by the same groups: counts, sums and means.
 
-What a group adds up to is kept once for each column that is added up (store/accumulators.py). The
-number of its rows is there already, and a sum and a mean of one column come from the same sum. All
-are given the same rows in the same order, so they number the groups of an epoch alike, and what
-they make of a group is put together by its number (kernel/siblings.py).
+There is one sum for each column that is added up (store/accumulators.py). It includes the number of
+rows, and the sum and the mean of a column come from the same sum. All sums get the same rows in the
+same order, so they number the groups of an epoch alike, and the results of a group are put together
+by its number (kernel/siblings.py).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tidelog.kernel import exact
 from tidelog.kernel import siblings as kernel
-from tidelog.store.accumulators import Accumulators, Sum
-from tidelog.store.operations import Operation
+from tidelog.store.accumulators import Accumulators, Operation, Sum
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -32,7 +31,7 @@ class _Results:
     operations: Array
     """What is computed, in the order of `places`."""
     kept: int
-    """Which of them the sums keep."""
+    """Which of them the sums store."""
     places: Array
     """Where they are among all results."""
 
@@ -41,12 +40,12 @@ class SiblingSums:
     """Groups with the sums of some columns, and several results."""
 
     def __init__(self, key: int, parts: Sequence[tuple[Operation, int | None]]) -> None:
-        """Make sums for groups with a key of so many columns; parts are (operation, column)."""
+        """Make sums for groups with a key of `key` columns; parts are (operation, column)."""
         self._key, self._parts = key, len(parts)
         targets = [target for _, target in parts]
         columns: list[int | None] = [t for t in dict.fromkeys(targets) if t is not None]
         columns = columns or [None]  # nothing but counts
-        # Every sum counts the rows of its groups: the first of them tells.
+        # Every sum counts the rows of its groups: the first one serves.
         whose = [columns[0] if target is None else target for target in targets]
         self._results = [
             _results_of(key, column, {i: parts[i][0] for i, t in enumerate(whose) if t == column})
@@ -57,7 +56,7 @@ class SiblingSums:
         self.of_parts = [self.each[columns.index(column)] for column in whose]
         """For each part the sums that it is computed from."""
         self._limited = [i for i, (operation, _) in enumerate(parts) if operation.may_overflow]
-        """The parts that may have no value."""
+        """The parts that can overflow."""
         self._limbs = np.zeros(exact.SIZE, np.int64)
         self._scratch = self._scratch_for(1)
 
@@ -68,26 +67,26 @@ class SiblingSums:
 
     @property
     def is_kept(self) -> bool:
-        """Whether files hold the groups, and nobody has needed them yet."""
+        """Whether the groups are in files, and have not been read yet."""
         return all(sums.is_kept for sums in self.each)
 
     def add(self, columns: Array, key: Array, added: int) -> tuple[Array, Array]:
-        """Add the first `added` of the rows to their groups, and take the others away.
+        """Add the first `added` of the rows to their groups, and subtract the others.
 
-        Returns the result rows that go and those that come: columns of ordinals, the key and the
-        results. If one result of a group changes its row does; a group has a row if it has rows and
-        none of its sums is beyond its type.
+        Returns the result rows to delete and those to insert: columns of ordinals, the key and the
+        results. A row changes when one of its results does. A group has a result row if it has rows
+        and none of its sums overflows its type.
         """
         for results in self._results:
             results.sums.add(columns, key, results.target, added)
-        heads, _, log = self.each[0].touched()
-        groups = len(log)
+        heads, _, undo = self.each[0].touched()
+        groups = len(undo)
         scratch = self._scratch if groups == 1 else self._scratch_for(groups)
         self._write_results(scratch)
-        gone = np.empty((self._key + self._parts, groups), np.int64)
-        come = np.empty((self._key + self._parts, groups), np.int64)
-        went, came = kernel.changed_rows(heads, log, *scratch, gone, come)
-        return gone[:, :went], come[:, :came]
+        deleted = np.empty((self._key + self._parts, groups), np.int64)
+        inserted = np.empty((self._key + self._parts, groups), np.int64)
+        deletes, inserts = kernel.changed_rows(heads, undo, *scratch, deleted, inserted)
+        return deleted[:, :deletes], inserted[:, :inserts]
 
     def _write_results(self, scratch: tuple[Array, Array, Flags, Flags]) -> None:
         for results in self._results:
@@ -97,25 +96,25 @@ class SiblingSums:
             )  # fmt: skip
 
     def failed(self) -> tuple[Array, Array]:
-        """Return rows of the groups in which a sum is beyond its type: those that go and come.
+        """Return rows of the groups in which a sum overflows: those to delete and to insert.
 
-        As columns, and of this epoch: the key, the results, which are 0 where there is none, and
-        for each part that can be without a value whether it is.
+        Only groups of this epoch, as columns: the key, the results (0 where there is none), and for
+        each part that can overflow whether it does.
         """
-        heads, _, log = self.each[0].touched()
-        before, after, _, _ = scratch = self._scratch_for(len(log))
+        heads, _, undo = self.each[0].touched()
+        before, after, _, _ = scratch = self._scratch_for(len(undo))
         self._write_results(scratch)
-        beyond = [self.of_parts[part].beyond() for part in self._limited]
-        had, has = (np.array(flags, np.int64) for flags in zip(*beyond, strict=True))
+        overflows = [self.of_parts[part].overflows() for part in self._limited]
+        had, has = (np.array(flags, np.int64) for flags in zip(*overflows, strict=True))
         before[self._limited] *= 1 - had
         after[self._limited] *= 1 - has
         before, after = np.concatenate([before, had]), np.concatenate([after, has])
-        gone = np.empty((self._key + len(before), len(log)), np.int64)
-        come = np.empty_like(gone)
-        went, came = kernel.changed_rows(
-            heads, log, before, after, had.any(axis=0), has.any(axis=0), gone, come
+        deleted = np.empty((self._key + len(before), len(undo)), np.int64)
+        inserted = np.empty_like(deleted)
+        deletes, inserts = kernel.changed_rows(
+            heads, undo, before, after, had.any(axis=0), has.any(axis=0), deleted, inserted
         )
-        return gone[:, :went], come[:, :came]
+        return deleted[:, :deletes], inserted[:, :inserts]
 
     def _scratch_for(self, groups: int) -> tuple[Array, Array, Flags, Flags]:
         """Return room for the results before and after an epoch, and for which groups have any."""
@@ -135,10 +134,10 @@ class SiblingSums:
         """Return the sums of all groups, for each column that is added up."""
         return [sums.contents() for sums in self.each]
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Assert that all have the same groups. Between epochs only."""
         for sums in self.each:
-            sums._check()
+            sums.check()
         first, *others = (
             {key: found.support for key, found in contents.items()} for contents in self.contents()
         )
@@ -149,7 +148,7 @@ class SiblingSums:
 def _results_of(key: int, target: int | None, parts: Mapping[int, Operation]) -> _Results:
     """Make the sums of a column, and what is computed from them; parts by their places."""
     operations = list(parts.values())
-    # Whether a sum is beyond its type must be known; and what only counts keeps no sum at all.
+    # Overflows must be known; and an operation that only counts rows stores no sum.
     kept = max(
         range(len(operations)),
         key=lambda i: (operations[i].may_overflow, not operations[i].is_count),

@@ -2,7 +2,7 @@
 
 It serves every aggregate of one column whose groups are prefixes of its order: the maximum by x and
 the one by (x, y) are intervals of the same tree over (x, y, z). It follows the relation: within an
-epoch when somebody asks, else when the epoch commits; an abort takes it back.
+epoch when it is first read, otherwise when the epoch commits. An abort undoes that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidelog.plan.externals import UNORDERED
 from tidelog.store.codec import Codec
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
-from tidelog.store.scan_tree import TOP, Key, Scan, ScanTree
+from tidelog.store.scan_tree import TOP, Key, ScanOperation, ScanTree
 from tidelog.store.versions import Delta, Version
 from tidelog.values.order import sort_key
 from tidelog.values.types import Type
@@ -33,11 +33,11 @@ class ValueTree:
         columns: tuple[int, ...],
         target: int,
     ) -> None:
-        """Take all rows of the last commit; `columns` tell them apart."""
-        self.columns, self._target = columns, target
+        """Take all rows of the last commit; `columns` identify them."""
+        self.columns, self.target = columns, target
         self._parts = [key_part(types[column], codec) for column in columns]
-        self.scans: dict[object, Scan] = {}
-        """The operations that are kept, by what tells them apart, so that views share results."""
+        self.scans: dict[object, ScanOperation] = {}
+        """The operations in use, by their identity, so that views share results."""
         self._applied: Delta | None = None
         self._tree = ScanTree()
         self._tree.change(self._entries(relation, relation.rows(Version.OLD)), ())
@@ -47,7 +47,7 @@ class ValueTree:
         return len(self._tree)
 
     def follow(self, relation: StoredRelation) -> None:
-        """Take over what the current epoch has changed in the relation, once."""
+        """Apply the delta of the current epoch, once."""
         delta = relation.delta
         if delta is not self._applied and delta:
             gone = (key for key, _ in self._entries(relation, delta.deleted))
@@ -58,12 +58,12 @@ class ValueTree:
         """Return the key that rows start with whose first columns have these ordinals."""
         return tuple(part(o) for part, o in zip(self._parts, ordinals, strict=False))
 
-    def fold(self, start: Key, scan: Scan) -> Any:
+    def fold(self, start: Key, scan: ScanOperation) -> Any:
         """Return the partial result over the rows whose keys start with `start`, or NOTHING."""
         return self._tree.fold(start, (*start, TOP), scan)
 
-    def between(self, start: Key, low: Any, high: Any, scan: Scan) -> Any:
-        """Return the same over those of them whose next part is from `low` up to without `high`.
+    def between(self, start: Key, low: Any, high: Any, scan: ScanOperation) -> Any:
+        """Return the same over those of them whose next part is in [low, high).
 
         None leaves a side open.
         """
@@ -73,7 +73,7 @@ class ValueTree:
     # --- the end of an epoch ---
 
     def commit(self, relation: StoredRelation) -> None:
-        """Keep what the epoch has changed, whether anybody asked for it or not."""
+        """Keep what the epoch has changed, whether it was read or not."""
         self.follow(relation)
         self._applied = None
         self._tree.commit()
@@ -92,11 +92,11 @@ class ValueTree:
             ),
             strict=True,
         )
-        return zip(keys, ordinals[self._target].tolist(), strict=True)
+        return zip(keys, ordinals[self.target].tolist(), strict=True)
 
-    def _check(self, relation: StoredRelation) -> None:
+    def check(self, relation: StoredRelation) -> None:
         """Assert that the tree is sound, and has the rows of the relation."""
-        self._tree._check()
+        self._tree.check()
         expected = dict(self._entries(relation, relation.rows(Version.OLD)))
         assert dict(self._tree) == expected, f"a tree over {relation.name} is stale"
 
@@ -113,11 +113,11 @@ def value_tree(
 ) -> ValueTree:
     """Return a tree that has the rows of each group in one interval; made if there is none.
 
-    `in_order` asks for the rows of a group in the order of the columns `rest`. Without it every
-    tree will do that begins with the group's columns.
+    `in_order` asks for the rows of a group in the order of the columns `rest`. Without it, any tree
+    that begins with the group's columns will do.
     """
     for follower in relation.followers.values():
-        if isinstance(follower, ValueTree) and follower._target == target:
+        if isinstance(follower, ValueTree) and follower.target == target:
             start, behind = follower.columns[: len(group)], follower.columns[len(group) :]
             if set(start) == set(group) and (behind == rest or not in_order):
                 return follower
@@ -127,7 +127,7 @@ def value_tree(
 
 
 def key_part(type_: Type, codec: Codec) -> KeyPart:
-    """Return the function from the ordinals of a type to what sorts as its values do."""
+    """Return the function from the ordinals of a type to sort keys in the order of its values."""
     if type_.kind not in UNORDERED:
         return int
     key, decode = sort_key(type_, codec.records), codec.decoder(type_)

@@ -1,4 +1,4 @@
-"""What a reader sees of a relation during an epoch, what the epoch changes, and who follows it."""
+"""The versions of a relation during an epoch, its net change, and what follows it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel.join import DEAD_NOW
-from tidelog.store.run import ALIVE, Words
+from tidelog.kernel.marks import ALIVE, DEAD_NOW
+from tidelog.store.run import Words
 
 if TYPE_CHECKING:
+    from tidelog.store.capture import SumsCapture
     from tidelog.store.relation import StoredRelation
-    from tidelog.store.sums_capture import SumsCapture
 
 
 class Version(enum.Enum):
@@ -47,8 +47,8 @@ class Delta:
         return bool(self.inserted.shape[1] or self.deleted.shape[1])
 
 
-class Found:
-    """Where rows are in the primary order, with their marks and counts (kernel/table.py)."""
+class FoundRows:
+    """Where rows are in the primary order, with their marks and counts (kernel/descriptors.py)."""
 
     def __init__(self, columns: NDArray[np.int64]) -> None:
         self.columns = columns
@@ -87,13 +87,13 @@ class Follower(Protocol):
     """Something that is computed from all rows of a relation, and follows their changes."""
 
     def commit(self, relation: StoredRelation) -> None:
-        """Keep what the epoch has changed, `relation.delta`, whether it was looked at or not."""
+        """Keep what the epoch has changed, `relation.delta`, whether it was read or not."""
 
     def abort(self) -> None:
         """Put everything back as it was before the epoch."""
 
-    def _check(self, relation: StoredRelation) -> None:
-        """Assert that it is that of the relation's rows."""
+    def check(self, relation: StoredRelation) -> None:
+        """Assert that it agrees with the rows of the relation."""
 
 
 class Attached(Protocol):
@@ -110,10 +110,10 @@ class Attached(Protocol):
         """Put everything back as it was before the epoch."""
 
     def capture(self, *, use_files: bool) -> SumsCapture:
-        """Return it as it is, for a snapshot; with `use_files` what is there can be named."""
+        """Return it as it is, for a snapshot; with `use_files` files may be referred to."""
 
     def release(self) -> None:
-        """Stop to note changes for a snapshot."""
+        """Stop noting changes for a snapshot."""
 
     def keep(self, source: Any) -> None:
-        """Have what files hold, from when it is first needed."""
+        """Take it from files when it is first needed."""

@@ -1,9 +1,10 @@
 """The algebras of aggregates that are registered from Python.
 
-An algebra says how values are put together, and so what has to be kept to follow a change:
+An algebra says how values are combined, and so what must be stored to maintain the aggregate:
 
-- in a *group* a value can be taken away again, so the sum of a group's values is enough;
-- in a *semigroup* values are only combined, in the order of their rows: a tree of partial results;
+- in a *group* a value can be subtracted, so the sum of the values is enough;
+- in a *semigroup* values can only be combined, in the order of their rows: a tree of partial
+results;
 - a *set function* is computed from the set of all values.
 """
 
@@ -18,22 +19,22 @@ from tidelog.values.types import Type
 
 @dataclass(frozen=True)
 class Group:
-    """Values that are added and taken away, in any order."""
+    """Values that are added and subtracted, in any order."""
 
     add: Callable[[Any, Any], Any]
     negate: Callable[[Any], Any]
     zero: Any
     lift: Callable[[Any], Any] | None = None
-    """From a value of the aggregated column to one of the result's type; None: the same value."""
+    """Maps a value of the aggregated column to the type of the result; None for the identity."""
 
 
 @dataclass(frozen=True)
 class Semigroup:
-    """Values that are combined in the order of the aggregate's rows: `combine` is associative."""
+    """Values that are combined in the order of the rows; `combine` is associative."""
 
     combine: Callable[[Any, Any], Any]
     lift: Callable[[Any], Any] | None = None
-    """From a value of the aggregated column to one of the result's type; None: the same value."""
+    """Maps a value of the aggregated column to the type of the result; None for the identity."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ Algebra: TypeAlias = Group | Semigroup | SetFunction
 
 @dataclass(frozen=True)
 class UserAggregate:
-    """An aggregate that is registered from Python: its name, its algebra, and its types."""
+    """An aggregate registered from Python: its name, its algebra and its types."""
 
     name: str
     algebra: Algebra

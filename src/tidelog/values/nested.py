@@ -6,7 +6,7 @@ symbol contains one of these, or begins with a quote or a space) it is written i
 with backslashes, which Soufflé reads too.
 
 Lists are records in records, often thousands deep, so both directions keep their own stack instead
-of calling themselves.
+of recursion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN = {"]": re.compile(r"[^,\]]*"), "}": re.compile(r"[^,}]*")}
 
 @dataclass
 class _Open:
-    """A record or a set whose closing bracket has not come yet."""
+    """A record or a set whose closing bracket has not been read yet."""
 
     type: Type
     parts: tuple[Type, ...]
@@ -47,7 +47,7 @@ class _Open:
 
 
 def parse_nested(text: str, type: Type, records: Records) -> Any:
-    """Return the record or set that `text` is; raise ValueError with the reason if it is none."""
+    """Return the record or set that `text` denotes; raise ValueError with the reason if none."""
     value, end = scan_nested(text, 0, type, records)
     end = _skip(text, end)
     if end != len(text):
@@ -56,7 +56,7 @@ def parse_nested(text: str, type: Type, records: Records) -> Any:
 
 
 def scan_nested(text: str, start: int, type: Type, records: Records) -> tuple[Any, int]:
-    """Return the record or set that begins at `start` of `text`, and the position behind it."""
+    """Return the record or set that begins at `start` of `text`, and the position after it."""
     at = start
     wanted = type
     stack: list[_Open] = []
@@ -79,7 +79,7 @@ def scan_nested(text: str, start: int, type: Type, records: Records) -> tuple[An
             value, at = stack.pop().close(), at + 1
         else:
             value, at = _scalar(text, at, wanted, stack[-1].closing)
-        # One value is complete; hand it to what encloses it, which may be complete with it.
+        # One value is complete; add it to what encloses it, which may be complete then.
         while stack:
             top = stack[-1]
             top.values.append(value)
@@ -100,8 +100,8 @@ def scan_nested(text: str, start: int, type: Type, records: Records) -> tuple[An
 def format_nested(value: Any, type: Type, records: Records) -> str:
     """Return the text of a record or a set."""
     out: list[str] = []
-    # What is still to be written, the next piece last: text, or a value with its type and the
-    # bracket that closes what it stands in.
+    # What remains to be written, the next piece last: text, or a value with its type and the
+    # closing bracket of what contains it.
     work: list[str | tuple[Any, Type, str]] = [(value, type, "")]
     while work:
         item = work.pop()

@@ -1,7 +1,7 @@
 """The total order of values, and rows sorted by it.
 
-Numbers, dates and the like compare as Python compares them, symbols by code point. Three kinds
-need a key of their own:
+Numbers, dates and similar types compare as in Python, symbols by code point. Three kinds need a key
+of their own:
 
 - a float: NaN is the largest, where Python would call it neither smaller nor larger;
 - a record: nil first, then field by field;
@@ -27,11 +27,11 @@ Records: TypeAlias = Mapping[str, tuple[Field, ...]]
 Key: TypeAlias = Callable[[Any], Any]
 
 _KEYED = (Kind.FLOAT, Kind.RECORD, Kind.SET)
-_MANY = 20_000  # rows from which Arrow's sort pays for the conversion
+_MANY = 20_000  # rows above which sorting by Arrow is faster, including the conversion
 
 
 def sort_key(type: Type, records: Records) -> Key:
-    """Return the function that maps values of `type` to keys in the order of the type."""
+    """Return a function that maps values of `type` to keys in the order of the type."""
     if type.kind is Kind.FLOAT:
         return _float_key
     if type.kind in _KEYED:
@@ -56,14 +56,44 @@ def sort_columns(
     """Return the columns of `sort_rows(rows, columns, records)`, each as a list."""
     rows = list(rows)
     if len(rows) >= _MANY:
-        # Here, because a small run should not wait for Arrow to load.
-        from tidelog.values import fast_sort
-
-        fast = fast_sort.sort_columns(rows, columns)
+        fast = sort_columns_by_arrow(rows, columns)
         if fast is not None:
             return fast
     rows = sort_rows(rows, columns, records)
     return [list(map(itemgetter(index), rows)) for index in range(len(columns))]
+
+
+def sort_columns_by_arrow(rows: Sequence[Row], columns: Sequence[Field]) -> list[list[Any]] | None:
+    """Return the columns of the sorted rows, or None if Arrow cannot represent them.
+
+    The order is exactly that of `sort_rows`: Arrow compares symbols by their UTF-8 bytes, which is
+    the order of code points, and puts NaN last. A million rows of two numbers take half the time of
+    Python's sort, and the columns are ready to be formatted.
+    """
+    # Imported here, because a small run should not wait for Arrow to load.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types = {
+        Kind.NUMBER: pa.int64(),
+        Kind.UNSIGNED: pa.uint64(),
+        Kind.FLOAT: pa.float64(),
+        Kind.SYMBOL: pa.large_string(),
+        Kind.BOOL: pa.bool_(),
+    }
+    if not columns or any(field.type.kind not in types for field in columns):
+        return None
+    try:
+        arrays = [
+            pa.array(list(map(itemgetter(index), rows)), types[field.type.kind])
+            for index, field in enumerate(columns)
+        ]
+    except (pa.ArrowException, UnicodeEncodeError):  # half of a surrogate pair in a symbol
+        return None
+    names = [str(index) for index in range(len(columns))]
+    table = pa.table(arrays, names=names)
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+    return [array.take(order).to_pylist() for array in arrays]
 
 
 def _column_key(rows: Sequence[Row], index: int, type: Type, records: Records) -> Key:
@@ -85,8 +115,8 @@ def _float_key(value: float) -> tuple[bool, float]:
 
 def _flat_key(value: Any, type: Type, records: Records) -> tuple[Any, ...]:
     key: list[Any] = []
-    # Work still to be done, the next step last. A value appends its key to the list beside it; a
-    # set has a list for each element, and joins them when all are there.
+    # The remaining work, the next step last. A value appends its key to its list. A set has a list
+    # for each element, and joins them when all are complete.
     work: list[tuple[Any, Type | None, list[Any]]] = [(value, type, key)]
     while work:
         item, kind, out = work.pop()

@@ -1,4 +1,4 @@
-"""Values without parts, from text and to text.
+"""Scalar values, from text and to text.
 
 Every kind has one parser and one formatter, both exact: what is written reads back as the same
 value, and text that is not exactly a value of the type is refused with a reason. Nothing is
@@ -26,9 +26,9 @@ Parser: TypeAlias = Callable[[str], Any]
 Formatter: TypeAlias = Callable[[Any], str]
 
 NAN = math.nan
-"""The one NaN of Tidelog. Being one object, it is found again in tuples, sets and dictionaries."""
+"""The only NaN of Tidelog. As one object, it is found in tuples, sets and dictionaries."""
 
-# Spaces in front are taken, as the C library does it and Soufflé with it; spaces behind are not.
+# Leading spaces are accepted, as by the C library and Soufflé; trailing spaces are not.
 _WHOLE = re.compile(r"[ \t]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|([0-9]+))")
 _REAL = re.compile(r"[ \t]*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[ \t]*[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
@@ -52,28 +52,28 @@ def _short(text: str) -> str:
 
 
 def canonical_float(value: float) -> float:
-    """Return the float that stands for `value`: 0.0 for -0.0, and `NAN` for every NaN."""
+    """Return the canonical form of a float: 0.0 for -0.0, and `NAN` for every NaN."""
     return NAN if math.isnan(value) else value + 0.0
 
 
 def symbol_ordinal(text: str) -> int:
-    """Return the number that `ord` gives a symbol: a hash, so the same everywhere and always.
+    """Return the number that `ord` gives a symbol: a hash, the same on all machines.
 
-    Two of a million symbols share a number with a chance of one in ten million.
+    Among a million symbols, two share a number with a probability of one in ten million.
     """
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def scalar_parser(type: Type) -> Parser:
-    """Return the function from text to a value of `type`; it raises ValueError with the reason."""
+    """Return a function that parses a value of `type`, or raises ValueError with the reason."""
     if type.kind is Kind.DECIMAL:
         return partial(_parse_decimal, precision=type.precision, scale=type.scale)
     return _PARSERS[type.kind]
 
 
 def scalar_formatter(type: Type) -> Formatter:
-    """Return the function from a value of `type` to its text."""
+    """Return a function that formats a value of `type`."""
     return _FORMATTERS[type.kind]
 
 
@@ -87,7 +87,7 @@ def _whole(text: str, type: str, signs: tuple[str, ...], low: int, high: int) ->
     sign, hexadecimal, binary, digits = match.groups()
     if digits is not None:
         digits = digits.lstrip("0") or "0"
-        # Python refuses to read thousands of digits; they would not fit anyway.
+        # Python does not parse thousands of digits; they would not fit anyway.
         value = int(digits) if len(digits) <= _MOST_DIGITS else high + 2
     else:
         value = int(hexadecimal, 16) if hexadecimal is not None else int(binary, 2)
@@ -100,7 +100,7 @@ def _whole(text: str, type: str, signs: tuple[str, ...], low: int, high: int) ->
 
 def _parse_number(text: str) -> int:
     if len(text) < _MOST_DIGITS - 1 and text.isascii() and text.isdigit():
-        return int(text)  # nearly all numbers, in a third of the time
+        return int(text)  # the common case, in a third of the time
     return _whole(text, "a number", ("", "+", "-"), NUMBER_MIN, NUMBER_MAX)
 
 

@@ -1,7 +1,7 @@
-"""One value from text, to text, and in order: the functions that the rest of Tidelog calls.
+"""Parse and format values of any type.
 
-`parse_value` and `format_value` are inverse to each other for every type. For many values of one
-type take `value_parser` and `value_formatter` instead, which look at the type once.
+`parse_value` and `format_value` are inverse to each other. For many values of one type use
+`value_parser` and `value_formatter`, which examine the type once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def parse_value(text: str, type: Type, records: Records) -> Any:
-    """Return the value of `type` that `text` is; raise ValueError with the reason if it is none.
+    """Return the value of `type` that `text` denotes; raise ValueError with the reason if none.
 
     >>> from tidelog.values.types import NUMBER
     >>> parse_value("0x10", NUMBER, {})

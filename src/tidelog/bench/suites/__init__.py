@@ -1,4 +1,4 @@
-"""The suites, one a file, in the order in which they run."""
+"""The suites, one per file, in the order in which they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates under changes of one row: in small and in large groups, and against other engines."""
+"""Aggregates under changes of one row, in small and large groups, compared with other engines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import tidelog
-from tidelog.bench.model import OURS, Case, Figure, Found, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, SuiteFigures, Target
 from tidelog.bench.ours import Changes, bootstrap, bootstrap_figure, change, percentile, quietest
 
 if TYPE_CHECKING:
-    from tidelog.engine.database import Database
+    from tidelog.database.database import Database
 
 PROGRAM = """
 .decl r(g: number, k: number, v: {value})
@@ -40,13 +40,13 @@ AGGREGATES = {
     "semigroup": ("some_bit v", "number", "number"),
 }
 FLAT = ("count", "sum", "count distinct", "mean", "total", "min", "max")
-LOGARITHMIC = ("setof", "semigroup")  # and `concat`, but for its text, which grows with the group
+LOGARITHMIC = ("setof", "semigroup")  # without `concat`, whose text grows with the group
 MANY = "1,000 groups"
 BULK = "exact sums"
 DUCKDB = ("duckdb, 1 thread", "duckdb")
 QUERIES = {"count": "count(*)", "sum": "sum(v)", "mean": "avg(v)", "total": "fsum(w)"}
 MOST_SECONDS = 12.0  # for the changes of one aggregate
-ROUNDS, LEAST = 6, 2  # and so many changes in each round, however long they take
+ROUNDS, LEAST = 6, 2  # and the least number of changes in a round, however long they take
 
 
 def _program(name: str) -> str:
@@ -121,9 +121,8 @@ def _delete_maximum(database: Database, size: int, rounds: int) -> Iterator[Figu
 def _bulk(request: Request) -> Iterator[Figure]:
     """Measure exact sums of floats of all sizes, against sums that are not exact."""
     from tidelog.bench.exercises import warm_up
-    from tidelog.store.accumulators import Accumulators
+    from tidelog.store.accumulators import Accumulators, Operation
     from tidelog.store.codec import float_ordinals, float_value
-    from tidelog.store.operations import Operation
 
     warm_up()
     n = 1_000_000 if request.is_full else 20_000
@@ -219,7 +218,7 @@ def _duckdb(threads: int | None, request: Request) -> Iterator[Figure]:
 
 
 def _pathway(request: Request) -> Iterator[Figure]:
-    """Measure a streaming `groupby`: each row goes in, and the change of its group is awaited."""
+    """Measure a streaming `groupby`: insert a row, and wait for the change of its group."""
     import pathway as pw
 
     ended = threading.Event()
@@ -227,12 +226,12 @@ def _pathway(request: Request) -> Iterator[Figure]:
     rows = [(g, k, v) for g, k, v, _ in _many_rows(request)]
     rng = random.Random(5)
 
-    class Rows(pw.Schema):  # type: ignore[misc]
+    class RowSchema(pw.Schema):  # type: ignore[misc]
         g: int
         k: int = pw.column_definition(primary_key=True)
         v: int
 
-    class Source(pw.io.python.ConnectorSubject):  # type: ignore[misc]
+    class RowSubject(pw.io.python.ConnectorSubject):  # type: ignore[misc]
         def run(self) -> None:
             start = time.perf_counter()
             for g, k, v in rows:
@@ -253,7 +252,7 @@ def _pathway(request: Request) -> Iterator[Figure]:
             times.append(time.perf_counter() - start)
             ended.clear()
 
-    given = pw.io.python.read(Source(), schema=Rows, autocommit_duration_ms=None)
+    given = pw.io.python.read(RowSubject(), schema=RowSchema, autocommit_duration_ms=None)
     sums = given.groupby(given.g).reduce(given.g, x=pw.reducers.sum(given.v))
     pw.io.subscribe(sums, on_change=lambda **_: None, on_time_end=lambda _: ended.set())
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
@@ -263,7 +262,7 @@ def _pathway(request: Request) -> Iterator[Figure]:
         yield Figure(f"sum: one row, {what}", percentile(told, share))
 
 
-def _growth(name: str, found: Found) -> float:
+def _growth(name: str, found: SuiteFigures) -> float:
     """Return how much longer a row takes in the largest group than in the smallest."""
     ratios = [
         found.seconds(f"{what(1_000_000)}, median", name)
@@ -273,8 +272,8 @@ def _growth(name: str, found: Found) -> float:
     return max(ratios)
 
 
-def _speed_up(found: Found) -> float:
-    """Return how much longer duckdb takes, for the aggregate where this is least."""
+def _speed_up(found: SuiteFigures) -> float:
+    """Return the least ratio of duckdb's time to ours over all aggregates."""
     return min(
         min(found.seconds(f"{name}: recompute", MANY, engine) for engine in DUCKDB)
         / found.seconds(f"{name}: one row, median", MANY)
@@ -286,12 +285,12 @@ SUITE = Suite(
     "aggregates",
     "views of one aggregate: rows inserted and deleted in groups of 1,000 to 1,000,000 rows",
     (
-        *(Case(OURS, partial(_one_size, name), name) for name in AGGREGATES),
-        Case(OURS, _bulk, BULK),
-        Case(OURS, _many, MANY),
-        Case(DUCKDB[0], partial(_duckdb, 1), MANY, module="duckdb"),
-        Case(DUCKDB[1], partial(_duckdb, None), MANY, module="duckdb"),
-        Case("pathway", _pathway, MANY, module="pathway", seconds=900.0),
+        *(BenchCase(OURS, partial(_one_size, name), name) for name in AGGREGATES),
+        BenchCase(OURS, _bulk, BULK),
+        BenchCase(OURS, _many, MANY),
+        BenchCase(DUCKDB[0], partial(_duckdb, 1), MANY, module="duckdb"),
+        BenchCase(DUCKDB[1], partial(_duckdb, None), MANY, module="duckdb"),
+        BenchCase("pathway", _pathway, MANY, module="pathway", seconds=900.0),
     ),
     (
         *(

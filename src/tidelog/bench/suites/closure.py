@@ -1,4 +1,4 @@
-"""Transitive closure of a random graph: the plainest recursion."""
+"""Transitive closure of a random graph: the simplest recursion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from tidelog.bench.facts import Pair, random_graph
-from tidelog.bench.model import OURS, Case, Figure, Found, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, SuiteFigures, Target
 from tidelog.bench.ours import Changes, bootstrap, bootstrap_figure, change, percentile
 
 PROGRAM = """
@@ -77,9 +77,9 @@ def _duckdb(edges: list[Pair], threads: int | None) -> Iterator[Figure]:
 
 
 def _pathway(edges: list[Pair]) -> Iterator[Figure]:
-    """Measure a streaming `pw.iterate`: each edge goes in, and the change of the paths is awaited.
+    """Measure a streaming `pw.iterate`: insert an edge, and wait for the change of the paths.
 
-    The output carries the edges, too, so that an edge that changes no path can be awaited.
+    The output includes the edges, so that an edge that changes no path can be awaited, too.
     """
     import pathway as pw
 
@@ -133,12 +133,12 @@ def _pathway(edges: list[Pair]) -> Iterator[Figure]:
         yield Figure(f"{UPDATE}, {name}", percentile(times[1:], share))
 
 
-def _recompute(found: Found) -> float:
-    """Return the time of duckdb with the number of threads that suits it better."""
+def _recompute(found: SuiteFigures) -> float:
+    """Return the better of the times of duckdb with one and with all threads."""
     return min(found.seconds("bootstrap", LARGE, engine) for engine in DUCKDB)
 
 
-def _state(found: Found) -> float:
+def _state(found: SuiteFigures) -> float:
     return found.figure("bootstrap", LARGE).bytes_per_row or 0.0
 
 
@@ -146,16 +146,18 @@ SUITE = Suite(
     "closure",
     "transitive closure of a random graph; then 20 random edges deleted and inserted again",
     (
-        Case(OURS, lambda request: _ours(_large(request)), LARGE),
-        Case(
+        BenchCase(OURS, lambda request: _ours(_large(request)), LARGE),
+        BenchCase(
             DUCKDB[0],
             lambda request: _duckdb(_large(request), 1),
             LARGE,
             module="duckdb",
         ),
-        Case(DUCKDB[1], lambda request: _duckdb(_large(request), None), LARGE, module="duckdb"),
-        Case(OURS, lambda request: _ours(_medium(request)), MEDIUM),
-        Case(
+        BenchCase(
+            DUCKDB[1], lambda request: _duckdb(_large(request), None), LARGE, module="duckdb"
+        ),
+        BenchCase(OURS, lambda request: _ours(_medium(request)), MEDIUM),
+        BenchCase(
             "pathway",
             lambda request: _pathway(_medium(request)),
             MEDIUM,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.bench.facts import read_packed
-from tidelog.bench.model import OURS, Case, Figure, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, Target
 from tidelog.bench.ours import all_facts, bootstrap, bootstrap_figure, delete_and_insert
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ SUITE = Suite(
     "crdt",
     "a person's editing of a text as a replicated list (needs facts): bootstrap and changes",
     (
-        Case(OURS, _measure, files=FILES),
-        Case(OURS, _measure_variant, VARIANT, files=FILES, full_only=True),
+        BenchCase(OURS, _measure, files=FILES),
+        BenchCase(OURS, _measure_variant, VARIANT, files=FILES, full_only=True),
     ),
     (
         Target("bootstrap", 5.0, " s", lambda found: found.seconds("bootstrap")),

@@ -1,4 +1,4 @@
-"""Durable databases: what a commit costs beside its sync, and how long opening takes."""
+"""Durable databases: the cost of a commit compared with its sync, and the time to open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidelog.bench.facts import random_graph
-from tidelog.bench.model import OURS, Case, Figure, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, Target
 from tidelog.bench.ours import change, percentile, quietest
 from tidelog.bench.suites import closure, join
 
@@ -19,14 +19,14 @@ _RECORD = 400  # bytes: about what a small epoch writes
 
 
 class _Sync:
-    """Writes a few bytes behind others, and waits until they are on the disk."""
+    """Appends a few bytes to a file, and waits until they are on disk."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
         self._end = 0
 
     def __call__(self) -> float:
-        """Return how long it took."""
+        """Return the time."""
         start = time.perf_counter()
         os.pwrite(self._file, bytes(_RECORD), self._end)
         os.fdatasync(self._file)
@@ -41,10 +41,10 @@ class _Sync:
 def _commits(request: Request) -> Iterator[Figure]:
     """Insert and delete one row, in a database in memory and in a durable one, in turns.
 
-    Turns of twenty: each alone would find the caches of the processor full of the others' things.
+    In turns of twenty: single turns would find the caches of the processor cold.
     """
     from tidelog.bench.exercises import warm_up
-    from tidelog.engine.database import Database
+    from tidelog.database.database import Database
 
     warm_up()
     size = 100_000 if request.is_full else 10_000
@@ -84,7 +84,7 @@ def _commits(request: Request) -> Iterator[Figure]:
 def _opening(request: Request) -> Iterator[Figure]:
     """Bootstrap a closure, save it, and open it again; once more after small epochs."""
     from tidelog.bench.exercises import warm_up
-    from tidelog.engine.database import Database
+    from tidelog.database.database import Database
     from tidelog.logic.program import Program
 
     warm_up()
@@ -112,7 +112,7 @@ def _opening(request: Request) -> Iterator[Figure]:
                 assert opened is not None
                 note = f"{opened.mapped_bytes / 1e6:,.0f} MB mapped, read when needed"
                 yield Figure(what, seconds, rows, note=note)
-                # Little to compute, and all to be looked at.
+                # Little to compute, but everything must be read.
                 apart = [("edge", (len(edges), len(edges) + 1))]
                 yield Figure(f"{what}: the first change", change(database, inserted=apart))
                 change(database, deleted=apart)
@@ -129,8 +129,8 @@ SUITE = Suite(
     "durable",
     "a database in files: commits of one row beside their sync, and opening a large state",
     (
-        Case(OURS, _commits, COMMIT),
-        Case(OURS, _opening, OPEN),
+        BenchCase(OURS, _commits, COMMIT),
+        BenchCase(OURS, _opening, OPEN),
     ),
     (
         Target(

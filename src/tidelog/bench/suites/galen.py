@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.bench.facts import read_packed
-from tidelog.bench.model import OURS, Case, Figure, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, Target
 from tidelog.bench.ours import all_facts, bootstrap, bootstrap_figure, change, delete_and_insert
-from tidelog.bench.texts import ratio_text
+from tidelog.bench.report import ratio_text
 
 if TYPE_CHECKING:
     from tidelog.logic.program import Program
@@ -79,7 +79,7 @@ def _times_bootstrap(what: str) -> Target:
 SUITE = Suite(
     "galen",
     "GALEN ontology (needs facts): bootstrap, then facts deleted and inserted again",
-    (Case(OURS, _measure, files=FILES),),
+    (BenchCase(OURS, _measure, files=FILES),),
     (
         Target("bootstrap", 30.0, " s", lambda found: found.seconds("bootstrap")),
         Target(

@@ -1,4 +1,4 @@
-"""Triangles of real graphs: a cyclic join, where pairwise joins do too much."""
+"""Triangles of real graphs: a cyclic join, for which pairwise joins are inefficient."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tidelog.bench.facts import Pair, read_pairs
-from tidelog.bench.model import OURS, Case, Figure, Request, Suite
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite
 from tidelog.bench.ours import all_facts, bootstrap, bootstrap_figure, delete_and_insert
 
 PROGRAM = """
@@ -26,7 +26,7 @@ GRAPHS = ("wiki-Vote", "ca-GrQc", "p2p-Gnutella31", "usroad")
 
 
 def _edges(request: Request, name: str) -> list[Pair]:
-    """Return the graph without directions: each edge once, from the smaller node to the larger."""
+    """Return the undirected graph: each edge once, from the smaller node to the larger."""
     pairs = read_pairs(request.folder("graphs") / f"{name}.tsv.gz")
     return sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})
 
@@ -54,11 +54,11 @@ def _duckdb(name: str, request: Request) -> Iterator[Figure]:
     yield Figure("bootstrap", seconds, rows)
 
 
-def _cases() -> Iterator[Case]:
+def _cases() -> Iterator[BenchCase]:
     for name in GRAPHS:
         files = (f"graphs/{name}.tsv.gz",)
-        yield Case(OURS, partial(_ours, name), name, files=files)
-        yield Case("duckdb", partial(_duckdb, name), name, module="duckdb", files=files)
+        yield BenchCase(OURS, partial(_ours, name), name, files=files)
+        yield BenchCase("duckdb", partial(_duckdb, name), name, module="duckdb", files=files)
 
 
 SUITE = Suite(

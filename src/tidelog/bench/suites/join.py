@@ -1,4 +1,4 @@
-"""A view that joins two relations, changed by one row at a time: what a transaction costs."""
+"""A view that joins two relations, changed by one row at a time: the cost of a transaction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tidelog.bench.facts import Pair
-from tidelog.bench.model import OURS, Case, Figure, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, Target
 from tidelog.bench.ours import Changes, bootstrap, bootstrap_figure, change
 
 PROGRAM = """
@@ -22,7 +22,7 @@ SMALLER, LARGER = "small sides", "sides 10 times as large"
 
 
 def _pairs(size: int, rng: random.Random) -> list[Pair]:
-    """Return so many pairs over a domain in which a row of one side meets one of the other."""
+    """Return pairs over a domain in which a row of one side joins one of the other."""
     return [(rng.randrange(size), rng.randrange(size)) for _ in range(size)]
 
 
@@ -47,8 +47,8 @@ SUITE = Suite(
     "join",
     "a view of two joined relations: transactions of one row through the Python API",
     (
-        Case(OURS, partial(_measure, 1), SMALLER),
-        Case(OURS, partial(_measure, 10), LARGER),
+        BenchCase(OURS, partial(_measure, 1), SMALLER),
+        BenchCase(OURS, partial(_measure, 10), LARGER),
     ),
     (
         Target(

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from tidelog.bench.facts import read_pairs
-from tidelog.bench.model import OURS, Case, Figure, Request, Suite
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite
 from tidelog.bench.ours import all_facts, bootstrap, bootstrap_figure, delete_and_insert
 
 PROGRAM = """
@@ -48,5 +48,5 @@ def _measure(request: Request) -> Iterator[Figure]:
 SUITE = Suite(
     "pointsto",
     "points-to analysis of a C program (needs facts): bootstrap, then ten facts changed",
-    (Case(OURS, _measure, files=tuple(f"pointsto/{name}.tsv.gz" for name in NAMES)),),
+    (BenchCase(OURS, _measure, files=tuple(f"pointsto/{name}.tsv.gz" for name in NAMES)),),
 )

@@ -1,17 +1,16 @@
-"""Pipelines on Spark: epochs of the placement `driver`, beside what Spark itself takes.
+"""Pipelines on Spark: micro-batches, compared with Spark itself.
 
-Those of the placement `sharded` are in sharded.py.
-
-All is measured in one process and in turns: an epoch, then each peer on the same rows. Peers are
-an empty micro-batch (a `foreachBatch` that does nothing, so not even its rows are read), a plain
-read of the rows, Spark's recompute of the view, and Spark's own streaming aggregation. Of what
-Spark streams the time is what it says of the batch itself, without waiting for the next one.
+A pipeline reads two folders of files, keeps a view of each, and commits: no sink is written, so the
+time is from the trigger to the commit. The peer is an empty `foreachBatch` over the same two
+sources, which does not even read its rows. Both are measured in one process and in turns, each by
+the times that Spark reports for its batches. Spark's recompute of both views is measured beside
+them. Epochs with sinks, and large states, are in sharded.py; connectors are in spark_kafka.py and
+spark_delta.py.
 """
 
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,16 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidelog.bench.model import OURS, Case, Figure, Found, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, SuiteFigures, Target
 from tidelog.bench.ours import percentile
-from tidelog.bench.suites import sharded
+from tidelog.bench.suites import sharded, spark_delta, spark_kafka
 from tidelog.bench.suites.spark_peers import (
     EPOCH,
     RECOMPUTE,
-    STREAMING,
-    Stream,
+    RunningPipeline,
     of,
-    put,
+    peer,
     timed,
     verdict,
 )
@@ -36,29 +34,39 @@ from tidelog.bench.suites.spark_peers import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PROGRAM = """
-.decl payment(id: number, account: number, amount: number)
-.decl spent(account: number, n: number, total: number)
-spent(a, n, t) :- payment(_, a, _), n = count : { payment(_, a, _) },
-    t = sum x : { payment(_, a, x) }.
+RELATIONS = ("payment", "refund")
+PROGRAM = "".join(
+    f"""
+.decl {name}(id: number, account: number, amount: number)
+.decl {name}s(account: number, n: number, total: number)
+{name}s(a, n, t) :- {name}(_, a, _), n = count : {{ {name}(_, a, _) }},
+    t = sum x : {{ {name}(_, a, x) }}.
 """
+    for name in RELATIONS
+)
 SCHEMA = "op string, id long, account long, amount long"
 ACCOUNTS = 10_000
-# Both are read by Arrow where the files are small and plain, else by Spark.
 FORMATS = ("parquet", "json")
-EMPTY, READ = "empty foreachBatch", "plain read"
+PLACEMENTS = ("driver", "sharded")
+EMPTY = "empty foreachBatch"
+LIMITS = {
+    ("driver", 100): 1.5,
+    ("driver", 100_000): 2.0,
+    ("sharded", 100): 2.0,
+    ("sharded", 100_000): 2.5,
+}
 
 
 class Payments:
-    """Makes payments that are all different."""
+    """Makes distinct rows of one relation."""
 
-    def __init__(self, accounts: int) -> None:
+    def __init__(self, accounts: int, seed: int) -> None:
         self._accounts = accounts
-        self._rng = np.random.default_rng(17)
+        self._rng = np.random.default_rng(seed)
         self._next = 0
 
     def rows(self, n: int) -> pa.Table:
-        """Return n payments that come."""
+        """Return n new rows."""
         import pyarrow as pa
 
         first, self._next = self._next, self._next + n
@@ -76,71 +84,64 @@ def _aggregated(frame: Any) -> Any:
     return frame.groupBy("account").agg(F.count("*").alias("n"), F.sum("amount").alias("total"))
 
 
-def _driver(format: str, request: Request) -> Iterator[Figure]:
-    """Measure epochs of few and of many rows, in turns with everything else."""
+def _measure(placement: str, format: str, request: Request) -> Iterator[Figure]:
+    """Measure epochs of few and of many rows, in turns with an empty micro-batch."""
     from tidelog.bench.exercises import warm_up
-    from tidelog.spark import Pipeline, Sink, Source, open_session
+    from tidelog.spark import Pipeline, Source, open_session
 
     warm_up()
-    payments = Payments(ACCOUNTS if request.is_full else ACCOUNTS // 10)
-    rounds, to_get_warm = (15, 3) if request.is_full else (1, 1)
+    accounts = ACCOUNTS if request.is_full else ACCOUNTS // 10
+    rows = {name: Payments(accounts, i) for i, name in enumerate(RELATIONS)}
+    rounds, to_get_warm = (15, 10) if request.is_full else (1, 1)
     spark = open_session("bench")
     with tempfile.TemporaryDirectory(prefix="tidelog-bench-") as name:
         folder = Path(name)
-        source, out = folder / "in", str(folder / "recomputed")
-        base = payments.rows(1_000_000 if request.is_full else 20_000)
+        folders = {relation: folder / relation for relation in RELATIONS}
+        for path in folders.values():
+            path.mkdir()
         pipeline = Pipeline(
             PROGRAM,
+            name="bench",
             state=folder / "state",
-            sources=[Source("payment", format, str(source), mode="changes")],
-            sinks=[Sink("spent", "changes", path=str(folder / "out"))],
+            sources=[
+                Source(relation, format, str(path), mode="changes")
+                for relation, path in folders.items()
+            ],
+            placement=placement,
+            shards=2 if placement == "sharded" else None,
         )
-
-        def write(frame: Any, number: int) -> None:
-            frame.write.parquet(str(folder / "streamed" / str(number)))
-
-        empty = Stream(
-            spark, folder / "empty", format, SCHEMA,
+        mine = RunningPipeline(spark, pipeline, folders, format)
+        theirs = peer(
+            spark, folder / "empty", dict.fromkeys(RELATIONS, SCHEMA), format,
             lambda frame: frame.writeStream.foreachBatch(lambda rows, number: None),
         )  # fmt: skip
-        streaming = Stream(
-            spark, folder / "streaming", format, SCHEMA,
-            lambda frame: _aggregated(frame).writeStream.outputMode("update").foreachBatch(write),
-        )  # fmt: skip
-        put(source, "base", format, base)
-        start = time.perf_counter()
-        pipeline.start(spark)
-        first = pipeline.step(spark, tables=False)
-        assert first is not None
-        yield Figure("bootstrap", time.perf_counter() - start, first.received)
-        streaming.batch("base", base)
+
+        def change(size: int) -> dict[str, pa.Table]:
+            return {name: made.rows(size // len(RELATIONS)) for name, made in rows.items()}
+
+        base = 1_000_000 if request.is_full else 20_000
+        yield Figure("bootstrap", mine.batch("base", change(base)), base)
         for size in (100, 100_000) if request.is_full else (100, 2_000):
-            times: dict[str, list[float]] = {}
+            times: dict[str, list[float]] = {EPOCH: [], EMPTY: []}
             for number in range(-to_get_warm, rounds):
-                rows = payments.rows(size)
-                file = f"{size}-{number}"
-                put(source, file, format, rows)
-                only = str(source / f"{file}.{format}")
-                reader = spark.read.schema(SCHEMA).format(format)
-                measured = {
-                    EPOCH: timed(partial(pipeline.step, spark, tables=False)),
-                    EMPTY: empty.batch(file, rows),
-                    READ: timed(reader.load(only).toArrow),
-                    STREAMING: streaming.batch(file, rows),
-                }
-                if number % 4 == rounds % 4 - 1:  # it takes long; the last round is one of those
-                    measured[RECOMPUTE] = timed(partial(_recompute, reader, str(source), out))
-                for what, seconds in measured.items():
-                    if number >= 0:
-                        times.setdefault(what, []).append(seconds)
+                changes, file = change(size), f"{size}-{number}"
+                times[EPOCH].append(mine.batch(file, changes))
+                times[EMPTY].append(theirs.batch(file, changes))
             for what, found in times.items():
-                note = f"median of {len(found)}"
-                yield Figure(of(what, size), percentile(found, 50), size, note=note)
-        theirs = sorted(map(tuple, spark.read.parquet(out).collect()))
-        same = theirs == list(pipeline.database.view("spent"))
-        yield Figure("the view at the end", rows=len(theirs), note=verdict(same))
-        empty.stop()
-        streaming.stop()
+                kept = found[to_get_warm:]
+                note = f"median of {len(kept)}"
+                yield Figure(of(what, size), percentile(kept, 50), size, note=note)
+        theirs.stop()
+        mine.stop()
+        out = str(folder / "recomputed")
+        reader = spark.read.schema(SCHEMA).format(format)
+        work = partial(_recompute, reader, str(folders[RELATIONS[0]]), out)
+        yield Figure(RECOMPUTE, timed(work), note="of one of the two views")
+        theirs_rows = sorted(map(tuple, spark.read.parquet(out).collect()))
+        own = pipeline.table(f"{RELATIONS[0]}s")
+        own_rows = sorted(zip(*(column.to_pylist() for column in own.columns), strict=True))
+        same = verdict(theirs_rows == own_rows)
+        yield Figure("the view at the end", rows=len(own_rows), note=same)
         pipeline.close()
     spark.stop()
 
@@ -149,30 +150,46 @@ def _recompute(reader: Any, source: str, out: str) -> None:
     _aggregated(reader.load(source)).write.mode("overwrite").parquet(out)
 
 
-def _against(what: str, size: int, format: str, found: Found) -> float:
-    mine = found.seconds(of(EPOCH, size), f"driver, {format}")
-    return mine / found.seconds(of(what, size), f"driver, {format}")
+def data_set(placement: str, format: str) -> str:
+    """Return the name of a case."""
+    return f"{placement}, {format}"
+
+
+def _against(size: int, placement: str, format: str, found: SuiteFigures) -> float:
+    case = data_set(placement, format)
+    return found.seconds(of(EPOCH, size), case) / found.seconds(of(EMPTY, size), case)
 
 
 SUITE = Suite(
     "spark",
-    "pipelines on Spark: epochs beside an empty micro-batch, and Spark's recompute and streaming",
+    "pipelines on Spark: epochs beside an empty micro-batch, and beside Spark's recompute",
     (
         *(
-            Case(OURS, partial(_driver, format), f"driver, {format}", module="pyspark")
+            BenchCase(
+                OURS, partial(_measure, placement, format), data_set(placement, format),
+                module="pyspark",
+            )
+            for placement in PLACEMENTS
             for format in FORMATS
         ),
         sharded.CASE,
+        *spark_kafka.CASES,
+        spark_delta.CASE,
     ),
-    tuple(
-        Target(
-            f"driver, {format}: an epoch of {size:,} rows, against an empty foreachBatch",
-            limit,
-            "x",
-            partial(_against, EMPTY, size, format),
-        )
-        for format in FORMATS
-        for size, limit in ((100, 2.0), (100_000, 2.5))
-    )
-    + sharded.TARGETS,
-)
+    (
+        *(
+            Target(
+                f"{data_set(placement, format)}: a micro-batch of {size:,} rows, against an empty"
+                " one",
+                limit,
+                "x",
+                partial(_against, size, placement, format),
+            )
+            for format in FORMATS
+            for (placement, size), limit in LIMITS.items()
+        ),
+        *sharded.TARGETS,
+        *spark_kafka.TARGETS,
+        *spark_delta.TARGETS,
+    ),
+)  # fmt: skip

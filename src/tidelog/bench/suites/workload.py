@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.bench.model import OURS, Case, Figure, Found, Request, Suite, Target
+from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, SuiteFigures, Target
 from tidelog.bench.ours import Fact, Facts, all_facts, bootstrap, change
 from tidelog.bench.suites import crdt, galen
 
 if TYPE_CHECKING:
-    from tidelog.engine.database import Database
+    from tidelog.database.database import Database
     from tidelog.logic.program import Program
     from tidelog.values.types import Row
 
@@ -28,7 +28,7 @@ ELASTIC, ALWAYS_UPDATE, ALWAYS_BOOTSTRAP = "elastic", "always update", "always b
 
 Read = Callable[[Path, bool], "tuple[Program, Mapping[str, list[Row]]]"]
 Epoch = tuple[list[Fact], list[Fact]]
-"""What is inserted, and what is deleted."""
+"""The inserted and the deleted facts."""
 
 
 def epochs(facts: Facts, large: int) -> list[Epoch]:
@@ -67,7 +67,7 @@ def _apply(database: Database, total: float, work: list[Epoch]) -> Iterator[Figu
 
 
 def _always_bootstrap(read: Read, name: str, large: int, request: Request) -> Iterator[Figure]:
-    """Evaluate each epoch anew. Only the joins count, not the reading and encoding of facts."""
+    """Re-evaluate each epoch. Only joins are timed, not reading and encoding facts."""
     program, facts = read(request.folder(name), request.is_full)
     current = {relation: set(rows) for relation, rows in facts.items()}
     total = 0.0
@@ -84,12 +84,10 @@ def _always_bootstrap(read: Read, name: str, large: int, request: Request) -> It
 
 def _never_bootstrap(database: Database) -> None:
     """Let recursive relations finish every update, however long it takes."""
-    from tidelog.engine.kernel import KernelEngine
+    from tidelog.database.database import kernel_of
     from tidelog.maintain.elastic import Elastic
 
-    engine = database._engine
-    assert isinstance(engine, KernelEngine)
-    for strategy in engine.strategies:
+    for strategy in kernel_of(database).strategies:
         if isinstance(strategy, Elastic):
             strategy.budget = None
 
@@ -98,16 +96,16 @@ def _large(size: int, request: Request) -> int:
     return size if request.is_full else max(SMALL_UPDATE, size // 20)
 
 
-def _cases(read: Read, name: str, large: int, files: tuple[str, ...]) -> Iterator[Case]:
+def _cases(read: Read, name: str, large: int, files: tuple[str, ...]) -> Iterator[BenchCase]:
     for how, measure in (
         (ELASTIC, _elastic),
         (ALWAYS_UPDATE, _always_update),
         (ALWAYS_BOOTSTRAP, _always_bootstrap),
     ):
-        yield Case(OURS, partial(measure, read, name, large), f"{name}, {how}", files=files)
+        yield BenchCase(OURS, partial(measure, read, name, large), f"{name}, {how}", files=files)
 
 
-def _against_the_better(name: str, found: Found) -> float:
+def _against_the_better(name: str, found: SuiteFigures) -> float:
     others = [
         found.seconds("13 epochs", f"{name}, {how}") for how in (ALWAYS_UPDATE, ALWAYS_BOOTSTRAP)
     ]

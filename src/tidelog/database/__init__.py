@@ -1,0 +1,1 @@
+"""The Python API: databases, transactions, views, registered aggregates, explanations."""

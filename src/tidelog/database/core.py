@@ -1,0 +1,167 @@
+"""The inside of a `Database`: an engine, its files, and the locks around both.
+
+`Database`, `Transaction` and `View` are the Python API on top of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidelog.engine.protocol import Effects, Engine, Requested
+from tidelog.engine.reads import Reader
+from tidelog.engine.reference_engine import ReferenceEngine
+from tidelog.errors import UsageError
+from tidelog.io.tabular import RowReader
+from tidelog.logic.program import Program
+from tidelog.persist.settings import Settings
+from tidelog.runtime.interrupts import Interrupts
+from tidelog.runtime.limits import Limits
+from tidelog.values.types import Row
+
+if TYPE_CHECKING:
+    from tidelog.durable.files import Files
+    from tidelog.engine.kernel import KernelEngine
+    from tidelog.persist.state_writer import StateWriter
+    from tidelog.runtime.progress import Progress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a database; `Database` offers most of them as parameters."""
+
+    engine: str = "kernel"
+    progress: Callable[[Progress], object] | None = None
+    limits: Limits = field(default_factory=Limits)
+    expects_updates: bool = True
+    """Whether the first evaluation also prepares for small updates."""
+    files: Files | None = None
+    """Where a durable database is; None keeps it in memory only."""
+    settings: Settings = field(default_factory=Settings)
+    first_epoch: int = 0
+    """The epoch at which a new durable database starts."""
+
+
+class DatabaseCore:
+    """An engine with its files; one transaction writes at a time, views read between commits."""
+
+    def __init__(self, program: Program, facts: Mapping[str, Any], options: Options) -> None:
+        self.program = program
+        self._row_readers: dict[str, RowReader] = {}
+        given = {name: self.row_reader(name).rows(rows) for name, rows in facts.items()}
+        self.engine: Engine
+        self.state_writer: StateWriter | None = None
+        if options.files is not None:
+            from tidelog.persist.opening import open_state
+
+            if options.engine != "kernel":
+                raise UsageError("a durable database needs the kernel")
+            self.engine = kernel = _empty_kernel(program, options)
+            self.state_writer = open_state(
+                options.files, options.settings, kernel, given, options.first_epoch
+            )
+        else:
+            self.engine = _engine(program, given, options)
+        self.epoch = 0 if self.state_writer is None else self.state_writer.epoch
+        """The number of committed transactions."""
+        self._writing = threading.Lock()  # held while a transaction is open
+        self._owner = 0
+        self._shares_syncs = (
+            self.state_writer is not None and options.settings.durability == "group"
+        )
+        self.reading = threading.RLock()
+        """Held while an epoch commits, and while a view is read."""
+        self._committing = False
+
+    @property
+    def kernel(self) -> KernelEngine:
+        """The engine, which has to be the kernel."""
+        from tidelog.engine.kernel import KernelEngine
+
+        assert isinstance(self.engine, KernelEngine)
+        return self.engine
+
+    def row_reader(self, name: str) -> RowReader:
+        """Return what checks rows for a relation; raise UsageError if there is none."""
+        found = self._row_readers.get(name)
+        if found is None:
+            found = RowReader(self.program.relation(name), self.program.records)
+            self._row_readers[name] = found
+        return found
+
+    # --- transactions ---
+
+    def begin(self) -> None:
+        """Open a transaction; wait for another thread's if commits share syncs."""
+        if not self._writing.acquire(blocking=False):
+            if not self._shares_syncs or self._owner == threading.get_ident():
+                raise UsageError("another transaction is open; a database has one writer at a time")
+            self._writing.acquire()
+        self._owner = threading.get_ident()
+
+    def end(self) -> None:
+        """Close the transaction."""
+        self._owner = 0
+        self._writing.release()
+
+    def commit(
+        self,
+        inserted: Mapping[str, Requested],
+        deleted: Mapping[str, Requested],
+        interrupts: Interrupts,
+    ) -> Effects:
+        """Commit an epoch."""
+        writer = self.state_writer
+        with self.reading:
+            self._committing = True
+            try:
+                effects = self.engine.apply(inserted, deleted, interrupts)
+                self.epoch += 1
+            except BaseException as error:
+                if writer is not None and writer.epoch != self.epoch:
+                    writer.lost(error)
+                raise
+            finally:
+                self._committing = False
+        if writer is not None:
+            writer.committed()
+        return effects
+
+    def wait_until_durable(self, epoch: int) -> None:
+        """Return when an epoch is on the disk, if commits of several threads share syncs."""
+        if self._shares_syncs and self.state_writer is not None:
+            self.state_writer.make_durable(epoch)
+
+    # --- reads ---
+
+    def ask(self, relation: str, question: Callable[[Reader], T]) -> T:
+        """Return the answer to a question about the committed rows of a relation."""
+        with self.reading:  # other threads wait for the end of an epoch
+            if self._committing:
+                raise UsageError("views cannot be read while a transaction commits")
+            return question(self.engine.reader(relation))
+
+
+def _engine(program: Program, given: Mapping[str, Iterable[Row]], options: Options) -> Engine:
+    if options.engine == "reference":
+        return ReferenceEngine(program, given)
+    if options.engine == "kernel":
+        engine = _empty_kernel(program, options)
+        engine.load(given)
+        return engine
+    raise UsageError(f"there is no engine `{options.engine}`; there are reference and kernel")
+
+
+def _empty_kernel(program: Program, options: Options) -> KernelEngine:
+    from tidelog.engine.kernel import KernelEngine
+
+    return KernelEngine.empty(
+        program,
+        options.progress,
+        expects_updates=options.expects_updates,
+        limits=options.limits or None,
+    )

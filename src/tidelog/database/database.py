@@ -1,0 +1,231 @@
+"""A program and its data, in this process.
+
+db = tidelog.Database(program_text)
+with db.transaction() as tx:
+    tx.insert("edge", [("a", "b")])
+tx.changes["reach"].inserted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidelog.database.core import DatabaseCore, Options
+from tidelog.database.explain import explain
+from tidelog.database.transaction import Transaction
+from tidelog.database.view import View
+from tidelog.engine.report import EpochReport
+from tidelog.errors import UsageError
+from tidelog.logic.program import Program, Relation
+from tidelog.persist.settings import Settings
+from tidelog.runtime.limits import Limits, size_in_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidelog.database.explain_kernel import KernelDetails
+    from tidelog.database.past import Past
+    from tidelog.database.reader import DatabaseReader
+    from tidelog.database.view import Change
+    from tidelog.engine.kernel import KernelEngine
+    from tidelog.persist.state_report import Opened, StateReport
+    from tidelog.persist.state_writer import StateWriter
+    from tidelog.runtime.progress import Progress
+
+
+class Database:
+    """Keeps the views of a program fresh while its facts change.
+
+    `program` is the text of a program, a Path to one, or a checked `Program`. `facts` gives rows to
+    start with, by relation. This is not the same as inserting them later: the rules are never
+    evaluated on empty relations, where an average would divide by 0. `engine` is "kernel", which
+    maintains views incrementally, or "reference", which re-evaluates the program in every epoch.
+    `progress` is called with a `Progress` a few times a second while the kernel works; an exception
+    from it ends the transaction.
+
+    With a `path` the database is durable: its state is in the files of that folder, and the next
+    `Database` with this path opens it again. `durability` says when a commit returns
+    (persist/settings.py), `retain_epochs` and `retain_seconds` how far `at` and `changes` can go
+    back, `on_program_change` what happens if the files are of another program: "refuse" or
+    "rebuild". `memory_limit` (such as "2GB", of the whole process), `time_limit` (seconds) and
+    `level_limit` (of a recursion) end an epoch with a LimitError.
+    """
+
+    def __init__(
+        self,
+        program: str | Path | Program,
+        *,
+        facts: Mapping[str, Any] | None = None,
+        engine: str = "kernel",
+        progress: Callable[[Progress], object] | None = None,
+        path: str | Path | None = None,
+        durability: str = "commit",
+        sync_seconds: float = 0.1,
+        retain_epochs: int = 100,
+        retain_seconds: float = 0.0,
+        on_program_change: str = "refuse",
+        verify: bool = True,
+        memory_limit: int | str | None = None,
+        time_limit: float | None = None,
+        level_limit: int | None = None,
+    ) -> None:
+        files = None
+        if path is not None:
+            from tidelog.durable.files import Files
+
+            files = Files(str(path))
+        options = Options(
+            engine=engine,
+            progress=progress,
+            limits=Limits(size_in_bytes(memory_limit), time_limit, level_limit),
+            files=files,
+            settings=Settings(
+                durability, sync_seconds, retain_epochs, retain_seconds, on_program_change, verify
+            ),
+        )
+        self._core = DatabaseCore(Program.of(program), facts or {}, options)
+
+    @property
+    def program(self) -> Program:
+        """The checked program."""
+        return self._core.program
+
+    @property
+    def epoch(self) -> int:
+        """The number of committed transactions."""
+        return self._core.epoch
+
+    def transaction(self) -> Transaction:
+        """Return a transaction, to be used in a `with` statement. One can be open at a time."""
+        return Transaction(self._core)
+
+    def view(self, name: str) -> View:
+        """Return a relation to read from: the committed rows, given and derived."""
+        core = self._core
+        return View(self.relation(name), core.program.records, partial(core.ask, name))
+
+    def relation(self, name: str) -> Relation:
+        """Return the declaration of a relation; raise UsageError if there is none."""
+        return self._core.program.relation(name)
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine underneath."""
+        return self._core.engine.name
+
+    def given_count(self, relation: str) -> int:
+        """Return how many rows of a relation transactions have inserted."""
+        self.relation(relation)
+        return self._core.engine.given_count(relation)
+
+    @property
+    def last_epoch(self) -> EpochReport:
+        """What the last committed epoch did: strategies, rows and times, layer by layer."""
+        return self._core.engine.last_epoch
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """The bytes that each relation takes, in all its orders; empty on the reference engine.
+
+        Names with `@` are relations that the kernel has made for aggregates and negations.
+        """
+        return self._core.engine.memory
+
+    def explain(self, view: str | None = None, *, plans: bool = False) -> str:
+        """Return how the views, or one of them, are computed; with `plans` every join, too."""
+        if view is not None:
+            self.relation(view)
+        return explain(self.program, self.engine, view, self._details(), plans=plans)
+
+    def _details(self) -> KernelDetails | None:
+        """Return what the engine can explain beyond the program."""
+        if self.engine != "kernel":
+            return None
+        from tidelog.database.explain_kernel import KernelDetails
+
+        kernel = self._core.kernel
+        return KernelDetails(self.program, kernel.catalog, kernel.last_epoch)
+
+    # --- durable databases ---
+
+    @staticmethod
+    def reader(path: str | Path, *, verify: bool = True) -> DatabaseReader:
+        """Return the views of the durable database in a folder, for reading beside its writer."""
+        from tidelog.database.reader import DatabaseReader
+
+        return DatabaseReader(path, verify=verify)
+
+    @property
+    def opened(self) -> Opened | None:
+        """How the database was opened: what was mapped, replayed or rebuilt."""
+        writer = self._core.state_writer
+        return None if writer is None else writer.opened
+
+    @property
+    def state(self) -> StateReport | None:
+        """What the files of the database hold; None for one that is in memory only."""
+        writer = self._core.state_writer
+        return None if writer is None else writer.report()
+
+    def at(self, epoch: int) -> Past:
+        """Return the database as it was at an epoch, for reading, while that is retained."""
+        from tidelog.database.past import Past
+        from tidelog.persist.history import check_retained
+
+        writer, core = self._durable(), self._core
+        check_retained(epoch, writer.oldest_epoch, core.epoch)
+        return Past(epoch, core.program, core.kernel.catalog, writer.records, core.reading)
+
+    def changes(self, view: str, since: int) -> Iterator[tuple[int, Change]]:
+        """Return (epoch, change) for each epoch after `since` that changed a view, in order."""
+        from tidelog.database.past import changes_since
+        from tidelog.persist.history import check_retained
+
+        self.relation(view)
+        writer, core = self._durable(), self._core
+        check_retained(since, writer.oldest_epoch, core.epoch)
+        return changes_since(view, core.program, core.kernel.state.codec, writer.records(since))
+
+    def snapshot(self) -> None:
+        """Write a snapshot now, so that opening has nothing to replay."""
+        writer = self._durable()
+        with self._core.reading:
+            writer.snapshot()
+
+    def close(self) -> None:
+        """Sync everything to the disk, and let others write. A closed database can be read."""
+        if self._core.state_writer is not None:
+            self._core.state_writer.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _durable(self) -> StateWriter:
+        writer = self._core.state_writer
+        if writer is None:
+            raise UsageError("this database is in memory only; a durable one has a `path`")
+        return writer
+
+    def __repr__(self) -> str:
+        relations = len(self.program.relations)
+        return f"<Database {self.program.name}: {relations} relations, epoch {self.epoch}>"
+
+
+def open_database(
+    program: str | Path | Program, options: Options, facts: Mapping[str, Any] | None = None
+) -> Database:
+    """Return a database with options that `Database` does not offer to its callers."""
+    database = Database.__new__(Database)
+    database._core = DatabaseCore(Program.of(program), facts or {}, options)
+    return database
+
+
+def kernel_of(database: Database) -> KernelEngine:
+    """Return the kernel engine under a database: for pipelines, measurements and tests."""
+    return database._core.kernel

@@ -1,0 +1,286 @@
+"""A description of how the kernel maintains relations: strategies, orders, plans and costs.
+
+With a database the statistics are those of its data. Without one all relations are assumed to have
+the same size. That shows how rules are joined, though not always in which order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.database.plan_words import RuleWords
+from tidelog.engine.report import EpochReport
+from tidelog.join.compiler import BATCH
+from tidelog.join.joins import HEAD, RuleJoin
+from tidelog.kernel.join_layout import PLAIN
+from tidelog.logic.program import Program
+from tidelog.maintain.aggregations import class_of
+from tidelog.maintain.complement_bootstrap import ComplementBootstrap
+from tidelog.plan.body import LoweredRule
+from tidelog.plan.lower import lower
+from tidelog.plan.lowered import Aggregation, Layer
+from tidelog.plan.order import Stats
+from tidelog.store.catalog import Catalog
+from tidelog.store.codec import Codec
+
+_ROWS, _DISTINCT = 10_000.0, 1_000.0
+
+_WHY_ELASTIC = {False: "it depends on itself", True: "they depend on each other"}
+
+
+@dataclass(frozen=True)
+class _Join:
+    """One way to join a rule: when it is used, and its plan."""
+
+    when: str
+    join: RuleJoin
+
+
+class KernelDetails:
+    """What the kernel does for each relation. `last` is None when there is no data."""
+
+    def __init__(self, program: Program, catalog: Catalog, last: EpochReport | None) -> None:
+        self._program, self._catalog, self._last = program, catalog, last
+        self._layer_of = {
+            name: layer for layer in catalog.lowered.layers for name in layer.relations
+        }
+
+    # --- one relation ---
+
+    def size(self, relation: str) -> str:
+        """Return the number of rows."""
+        if self._last is None:
+            return ""
+        rows = len(self._catalog.relations[relation])
+        return f"{rows:,} row{'s' * (rows != 1)}"
+
+    def strategy(self, relation: str) -> tuple[str, str]:
+        """Return how a derived relation is maintained, and why."""
+        layer = self._layer_of[relation]
+        if layer.recompute is not None:
+            return "recompute", "an aggregate in it is grouped by what only its recursion binds"
+        if layer.aggregation is not None:
+            strategy = class_of(layer.aggregation)
+            return strategy.name, strategy.why
+        if layer.recursive:
+            return "elastic", _WHY_ELASTIC[len(layer.relations) > 1]
+        return "counting", "it does not depend on itself"
+
+    def aggregates(self, relation: str) -> list[str]:
+        """Return the class and the state of each aggregate in the rules of a derived relation."""
+        lines = []
+        for layer in self._layers(relation):
+            if layer.aggregation is None:
+                continue
+            for part in layer.aggregation.each:
+                by = ", ".join(n for n in part.variables if not n.startswith("$"))
+                what = f"{part.op}{f' by {by}' if by else ''}"
+                lines.append(f"{what} maintained by {class_of(layer.aggregation).in_words()}")
+        return list(dict.fromkeys(lines))
+
+    def history(self, relation: str) -> list[str]:
+        """Return what the last epoch did, the kernel's own relations included."""
+        if self._last is None:
+            return []
+        when = f"epoch {self._last.epoch}" if self._last.epoch else "first evaluation"
+        lines = []
+        for layer in self._layers(relation):
+            report = self._last.layer(layer.relations[0])
+            if report is None:
+                continue
+            why = f" ({report.why})" if report.why and self._last.epoch else ""
+            facts = [
+                f"{report.seconds * 1e3:,.1f} ms",
+                f"+{report.inserted:,} -{report.deleted:,} rows",
+                f"{report.touched:,} instantiations",
+            ]
+            facts += [f"{report.levels:,} levels"] if report.levels else []
+            shown = [f"{report.choice}{why}", *(facts if report.choice != "nothing to do" else [])]
+            helper = "" if relation in layer.relations else f" for {', '.join(layer.relations)}"
+            lines.append(f"{when}{helper}: {', '.join(shown)}")
+        return lines
+
+    def plans(self, relation: str) -> list[str]:
+        """Return the plans of all joins, those of the kernel's own relations first."""
+        lines = []
+        for layer in self._layers(relation):
+            if layer.aggregation is not None:
+                lines.append(self._aggregation(layer.aggregation))
+            for rule in layer.rules:
+                if rule.atoms and rule.atoms[0].relation in self._catalog.lowered.facts:
+                    continue  # facts of the program never change
+                words = self._words(rule)
+                lines.append(f"joins for {words.rule()}")
+                complement = (
+                    None if layer.recursive else ComplementBootstrap.of(self._catalog, rule)
+                )
+                if complement is not None and complement.pays:
+                    whole, part = (words.atom(atom).removeprefix("!") for atom in complement.atoms)
+                    lines.append(f"  at first: what {part} lacks of {whole}, found by counting")
+                for way in self._joins(layer, rule):
+                    if complement is not None and complement.pays and way.join.driver is None:
+                        continue
+                    cost = sum(stage.program.plan.cost for stage in way.join.stages)
+                    lines.append(f"  {way.when}: {_steps(words, way.join)}  (cost {_cost(cost)})")
+        return lines
+
+    def _words(self, rule: LoweredRule) -> RuleWords:
+        return RuleWords(rule, self._catalog.lowered.relations, self._program.records)
+
+    def _aggregation(self, aggregation: Aggregation) -> str:
+        group = ", ".join(self._column(aggregation.source, c) for c in aggregation.group)
+        by = f" by {group}" if group else ""
+        what = ", ".join(part.op for part in aggregation.each)
+        return (
+            f"{aggregation.result}: {what} over {aggregation.source}{by};"
+            f" {class_of(aggregation).why}"
+        )
+
+    def _column(self, relation: str, column: int) -> str:
+        declared = self._program.relations.get(relation)
+        return str(column + 1) if declared is None else declared.columns[column].name
+
+    def _layers(self, relation: str) -> list[Layer]:
+        """Return the layer of a relation, after those of the helper relations that feed it."""
+        found: dict[int, Layer] = {}
+
+        def add(layer: Layer) -> None:
+            if id(layer) in found:
+                return
+            for name in _reads(layer):
+                own = "@" in name and name not in layer.relations
+                if own and name not in self._catalog.lowered.facts:
+                    add(self._layer_of[name])
+            found[id(layer)] = layer
+
+        add(self._layer_of[relation])
+        return list(found.values())
+
+    # --- joins ---
+
+    def _joins(self, layer: Layer, rule: LoweredRule) -> Iterator[_Join]:
+        """Yield the ways in which a rule is joined."""
+
+        def way(when: str, driver: int | None) -> _Join:
+            return _Join(when, RuleJoin(self._catalog, rule, driver, PLAIN, 1))
+
+        if not rule.atoms:
+            return
+        words = self._words(rule)
+        yield way("at first", None)
+        for place, atom in enumerate(rule.atoms):
+            changed = words.atom(atom).removeprefix("!")
+            yield way(f"when {changed} changes", place)
+        if layer.recursive:
+            yield way("to derive a lost row again", HEAD)
+
+    # --- orders ---
+
+    def footer(self, relations: Sequence[str], *, helpers: bool) -> list[str]:
+        """Return the orders in which the relations are stored."""
+        layers = {
+            id(layer): layer
+            for name in relations
+            if name in self._layer_of
+            for layer in self._layers(name)
+        }
+        own = [n for la in layers.values() for n in la.relations if n not in relations]
+        shown = [*relations, *own] if helpers else relations
+        if self._last is None:
+            planned = self._planned_orders(layers.values())
+            return self._listed(
+                "orders that joins ask for, beside the declared one:",
+                {name: self._asked(name, planned.get(name, set())) for name in shown},
+            )
+        lines = self._listed("orders kept:", {name: self._kept(name) for name in shown})
+        if own and not helpers:
+            size = _bytes(sum(self._catalog.relations[name].nbytes for name in own))
+            lines.append(f"  and {len(own)} of the kernel's own, for aggregates: {size}")
+        return lines
+
+    def _listed(self, title: str, orders: Mapping[str, list[str]]) -> list[str]:
+        lines = [f"  {name}: {', '.join(shown)}" for name, shown in orders.items() if shown]
+        return [title, *lines] if lines else []
+
+    def _asked(self, name: str, planned: set[tuple[int, ...]]) -> list[str]:
+        declared = tuple(range(max(1, len(self._catalog.types(name)))))
+        return [self._order(name, order) for order in sorted(planned) if order != declared]
+
+    def _kept(self, name: str) -> list[str]:
+        stored, given = self._catalog.relations[name], self._catalog.given[name]
+        shown = [
+            f"{self._order(name, order)} {_bytes(index.nbytes)}"
+            for order, index in stored.indexes.items()
+        ]
+        if given is not stored and given.nbytes:
+            shown.append(f"given rows apart {_bytes(given.nbytes)}")
+        return shown
+
+    def _order(self, relation: str, order: tuple[int, ...]) -> str:
+        width = len(self._catalog.types(relation))
+        return f"({', '.join(self._column(relation, c) for c in order[:width])})"
+
+    def _planned_orders(self, layers: Iterable[Layer]) -> dict[str, set[tuple[int, ...]]]:
+        """Return the orders in which plans read relations, except those of changes."""
+        found: dict[str, set[tuple[int, ...]]] = {}
+        for layer in layers:
+            for rule in layer.rules:
+                for way in self._joins(layer, rule):
+                    for relation, order in _orders(way.join):
+                        found.setdefault(relation, set()).add(order)
+            if layer.aggregation is not None and class_of(layer.aggregation).reads_source:
+                source, group = layer.aggregation.source, layer.aggregation.group
+                width = len(self._catalog.types(source))
+                rest = tuple(c for c in range(width) if c not in group)
+                found.setdefault(source, set()).add((*group, *rest))
+        return found
+
+
+def details_without_data(program: Program) -> KernelDetails:
+    """Return what the kernel would do, with statistics that are the same for all relations."""
+    return KernelDetails(program, _Imagined(lower(program), Codec(program.records)), None)
+
+
+class _Imagined(Catalog):
+    """A catalog of relations that have no rows yet, but will have."""
+
+    def stats(self, name: str) -> Stats:
+        return Stats(_ROWS, (_DISTINCT,) * max(1, len(self.types(name))))
+
+
+def _reads(layer: Layer) -> Iterator[str]:
+    if layer.aggregation is not None:
+        yield layer.aggregation.source
+    for rule in layer.rules:
+        for atom in rule.atoms:
+            yield atom.relation
+
+
+def _steps(words: RuleWords, join: RuleJoin) -> str:
+    parts = []
+    for stage in join.stages:
+        parts.append(words.plan(stage.program.plan, BATCH))
+        if stage.externals:
+            parts.append(words.externals(stage.externals))
+    return "; then ".join(filter(None, parts))
+
+
+def _orders(join: RuleJoin) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for stage in join.stages:
+        plan = stage.program.plan
+        for i, (atom, order) in enumerate(zip(plan.atoms, plan.orders, strict=True)):
+            if atom.relation != BATCH and i != plan.driver:
+                yield atom.relation, order
+
+
+def _cost(steps: float) -> str:
+    return f"{steps:,.0f}" if steps < 1e9 else f"{steps:.1e}"
+
+
+def _bytes(count: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 10_000:
+            return f"{count:,} {unit}"
+        count = round(count / 1000)
+    return f"{count:,} GB"

@@ -1,0 +1,1 @@
+"""Joining rules: plans are compiled for the kernel, and run."""

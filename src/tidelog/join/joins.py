@@ -1,0 +1,513 @@
+"""One join of a rule: its plan, its stages, and what its atoms read.
+
+A rule is joined in many ways: from each of its atoms when that atom's relation has changed, from
+its head to find the derivations of known rows, or from nothing at first. Each way is planned and
+compiled once. What Python must compute splits a join into *stages*: the first emits
+the values of its slots, Python adds its own, and the next stage starts from those rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.join import functors
+from tidelog.join.compiler import BATCH, Output, compile_join
+from tidelog.join.program import JoinProgram, Overflowed
+from tidelog.kernel import join_layout as k
+from tidelog.kernel.marks import DEAD
+from tidelog.plan.body import (
+    Assign,
+    AtomUse,
+    Condition,
+    Filter,
+    FunctorCall,
+    LoweredRule,
+    Range,
+    is_external,
+    outputs,
+)
+from tidelog.plan.order import Orderer, Stats
+from tidelog.plan.staging import first_externals, needing_externals, reachable_slots, wanted_later
+from tidelog.store.catalog import Catalog
+from tidelog.store.domain import RAW_BITS, Domain, DomainOverflow
+from tidelog.store.index import Index
+from tidelog.store.layout import Layout
+from tidelog.store.run import Run, Words, descriptors_of, sort_words
+from tidelog.store.versions import Version
+
+LARGE_CHANGE = 4096
+# The cost of another order of a relation, for each of its rows, in steps of a join. A bootstrap
+# sorts and merges it in every round; an update only maintains it.
+_PRICE = 0.5
+_SMALL_CHANGE_PRICE = 0.02
+_SMALL_CHANGE_SORTING = 2.0
+
+HEAD = -1  # the driver of joins that look for the derivations of known rows
+
+
+@dataclass(frozen=True)
+class AtomReading:
+    """What an atom reads: runs, and which of their rows (kernel/join_layout.py)."""
+
+    runs: Sequence[Run]
+    descriptors: NDArray[np.int64]
+    """The same runs, as kernels see them."""
+    limit: int
+    uses_level: bool = False
+    excludes_flagged: bool = False
+    ignores_marks: bool = False
+
+
+def reading(index: Index, version: Version) -> AtomReading:
+    """Return the reading of an atom that sees one version of a relation."""
+    if version.with_tail or index.tail is None:
+        return AtomReading(index.all_runs(), index.descriptors(), version.limit)
+    return AtomReading(index.runs, index.descriptors()[:-1], version.limit)
+
+
+Reader = Callable[[int, AtomUse, tuple[int, ...]], AtomReading]
+"""A function from an atom's place in the rule, the atom and its order of columns to its reading."""
+
+
+@dataclass
+class Instances:
+    """A chunk of the output of a join: head rows, unsorted, and for levels when each fires."""
+
+    rows: Words
+    fires: NDArray[np.int64] | None
+
+
+@dataclass
+class _Stage:
+    """One join, and what Python computes on its rows afterwards."""
+
+    program: JoinProgram
+    places: tuple[int, ...]
+    """For each atom of the join its place in the rule, or -1 for the rows of the stage before."""
+    slots: tuple[str, ...]
+    """What it emits, if it is not the last stage."""
+    externals: tuple[Condition, ...]
+
+
+class RuleJoin:
+    """One way to join a rule: from one driver, in one mode."""
+
+    def __init__(
+        self, catalog: Catalog, rule: LoweredRule, driver: int | None, mode: int, driver_rows: int
+    ) -> None:
+        self.rule = rule
+        self._catalog = catalog
+        self._mode = mode
+        self._driver_rows = max(1, driver_rows)
+        self._is_small = driver is not None and driver_rows < LARGE_CHANGE
+        self.driver = driver
+        self._atoms = list(rule.atoms)
+        self._conditions = list(rule.conditions)
+        if driver == HEAD:
+            self._atoms.append(self._head_atom())
+        elif driver is not None and self._atoms[driver].negated:
+            # The changed rows of a negated atom are rows to start from, as those of other atoms.
+            self._atoms[driver] = AtomUse(rule.atoms[driver].relation, rule.atoms[driver].args)
+        self._driver_place = len(self._atoms) - 1 if driver == HEAD else driver
+        self._domains = self._slot_domains()
+        self._batch_domain = Domain()
+        self._batch_domain.bits = RAW_BITS
+        self.stages = list(self._make_stages())
+        self.failed = False
+
+    # --- compiling ---
+
+    def _head_atom(self) -> AtomUse:
+        """Return the head as an atom to start from; a repeated slot becomes an equality."""
+        args: list[str | None] = []
+        for slot in self.rule.head.args:
+            if slot in args:
+                again = f"%again{len(args)}"
+                self._conditions.append(Assign(again, str(slot)))
+                args.append(again)
+            else:
+                args.append(slot)
+        return AtomUse(self.rule.head.relation, tuple(args))
+
+    def _slot_domains(self) -> dict[str, Domain]:
+        domains: dict[str, Domain] = {}
+        for atom in (self.rule.head, *self._atoms):
+            for slot, domain in zip(atom.args, self._catalog.domains(atom.relation), strict=True):
+                if slot is not None:
+                    domains[slot] = domain
+        return domains
+
+    def _make_stages(self) -> Iterator[_Stage]:
+        rule = self.rule
+        conditions = self._conditions
+        waiting = list(range(len(self._atoms)))
+        known: set[str] = set(rule.constants)
+        carried: tuple[str, ...] | None = None
+        while True:
+            later = needing_externals(conditions)
+            have = known.union(carried or ())
+            if later:
+                now = [
+                    i
+                    for i in waiting
+                    if i == self._driver_place or not (self._atoms[i].slots & later)
+                ]
+                reachable = reachable_slots(self._atoms, now, conditions, have)
+                externals = first_externals(conditions, reachable)
+                if not externals:  # only the deferred atoms can bind what they need
+                    now = [i for i in waiting if not self._atoms[i].negated]
+                    reachable = reachable_slots(self._atoms, now, conditions, have)
+                    externals = first_externals(conditions, reachable)
+                assert externals, f"no stage can compute what Python must: {rule.text}"
+                now = [
+                    i
+                    for i in now
+                    if not self._atoms[i].negated or self._atoms[i].slots <= reachable
+                ]
+            else:
+                now, externals, reachable = waiting, (), set()
+            plain = [
+                c for c in conditions if not is_external(c) and (not later or c.inputs <= reachable)
+            ]
+            done = set(plain)
+            conditions = [c for c in conditions if c not in done and c not in externals]
+            waiting = [i for i in waiting if i not in now]
+            bound = have | {s for i in now for s in self._atoms[i].slots}
+            bound |= reachable.union(*map(outputs, plain))  # an equality binds either side
+            if not later:
+                yield self._stage(now, plain, known, carried, None, ())
+                return
+            wanted = wanted_later(self._atoms, waiting, conditions, externals, rule)
+            slots = tuple(sorted((wanted & bound) - set(rule.constants)))
+            yield self._stage(now, plain, known, carried, slots, externals)
+            carried = tuple(sorted({*slots, *(s for c in externals for s in outputs(c))}))
+
+    def _stage(
+        self,
+        places: list[int],
+        conditions: list[Condition],
+        known: set[str],
+        carried: tuple[str, ...] | None,
+        emitted: tuple[str, ...] | None,
+        externals: tuple[Condition, ...],
+    ) -> _Stage:
+        atoms = [self._atoms[i] for i in places]
+        numbers = list(places)
+        driver = numbers.index(self._driver_place) if self._driver_place in numbers else None
+        if carried is not None:
+            # The rows of the stage before, with their number in front: it leads to their levels.
+            atoms.insert(0, AtomUse(BATCH, ("%row", *carried)))
+            numbers.insert(0, -1)
+            driver = 0
+        plan = Orderer(
+            atoms,
+            conditions,
+            frozenset(known),
+            driver,
+            lambda i: self._stats(atoms[i], i == driver),
+            lambda i: self._held(atoms[i]),
+            _SMALL_CHANGE_PRICE if self._is_small else _PRICE,
+            _SMALL_CHANGE_SORTING if self._is_small else 0.0,
+            whole_driver=self._is_small and self._mode in (k.LOSE, k.SETTLE),  # maintain/walk.py
+        ).plan()
+        layouts = [
+            self._layout(atom, order) for atom, order in zip(plan.atoms, plan.orders, strict=True)
+        ]
+        domains = dict(self._domains)
+        if carried is not None:
+            for slot in carried:
+                domains.setdefault(slot, self._batch_domain)
+        rule = self.rule
+        if emitted is None:
+            layout = self._catalog.relations[rule.head.relation].primary.layout
+            words = layout.words
+            named: list[tuple[str, int, int, int]] = []
+            for column, name in enumerate(rule.head.args):
+                word, shift, mask = (int(v) for v in layout.by_column[column])
+                assert name is not None
+                named.append((name, word, shift, mask))
+            if carried is not None and self._mode != k.PLAIN:
+                named.append(("%row", words, 0, -1))
+                words += 1
+            places_out = tuple(named)
+        else:
+            extra = ("%row",) if carried is not None and self._mode != k.PLAIN else ()
+            places_out = tuple((slot, i, 0, -1) for i, slot in enumerate((*emitted, *extra)))
+            words = len(places_out)
+        staged = carried is not None or emitted is not None
+        mode = k.RAW if staged and self._mode != k.PLAIN else self._mode
+        program = compile_join(
+            plan, layouts, domains, self._constant_codes(domains),
+            Output(max(1, words), places_out), mode,
+        )  # fmt: skip
+        return _Stage(program, tuple(numbers), emitted or (), externals)
+
+    def _constant_codes(self, domains: dict[str, Domain]) -> dict[str, int]:
+        codes = {}
+        for slot, constant in self.rule.constants.items():
+            ordinal = self._catalog.codec.encoder(constant.type)(constant.value)
+            domain = domains.get(slot)
+            codes[slot] = ordinal if domain is None else domain.code(ordinal)
+        return codes
+
+    def _layout(self, atom: AtomUse, order: tuple[int, ...]) -> Layout:
+        if atom.relation == BATCH:
+            return Layout(order, [self._batch_domain] * len(atom.args))
+        return Layout(order, self._catalog.domains(atom.relation))
+
+    def _stats(self, atom: AtomUse, is_driver: bool) -> Stats:
+        if atom.relation == BATCH:
+            return Stats(1000.0, (1000.0,) * len(atom.args))
+        stats = self._catalog.stats(atom.relation)
+        if is_driver:
+            rows = float(self._driver_rows)
+            return Stats(rows, tuple(min(rows, d) for d in stats.distinct))
+        return stats
+
+    def _held(self, atom: AtomUse) -> Sequence[tuple[int, ...]]:
+        if atom.relation == BATCH:
+            return ()
+        return tuple(self._catalog.relations[atom.relation].indexes)
+
+    # --- running ---
+
+    def prepare(self) -> None:
+        """Build the orders that the join reads."""
+        for stage in self.stages:
+            plan = stage.program.plan
+            for i, place in enumerate(stage.places):
+                if place not in (-1, self._driver_place):
+                    self._catalog.relations[plan.atoms[i].relation].index(
+                        plan.orders[i]
+                    ).descriptors()
+
+    @property
+    def can_be_walked(self) -> bool:
+        """Whether the kernel can run the join from rows in any order, without calling Python."""
+        return len(self.stages) == 1 and self.stages[0].program.scans_at_once(self._walked_atom)
+
+    @property
+    def _walked_atom(self) -> int:
+        """The driver's place in the plan."""
+        assert self._driver_place is not None
+        return self.stages[0].places.index(self._driver_place)
+
+    def opened(self, reader: Reader) -> tuple[JoinProgram, int] | None:
+        """Return the join, with all but the driver read, and the driver's place in it.
+
+        Returns None if an atom has no rows, so that the join has no results.
+        """
+        stage = self.stages[0]
+        stage.program.refresh(self._catalog.record_address)
+        if not self._read(stage, reader, [], None, but=self._driver_place):
+            return None
+        return stage.program, self._walked_atom
+
+    def overflow(self, error: Overflowed) -> DomainOverflow:
+        """Return the error that asks for a wider domain."""
+        domain = self._domains[error.slot]
+        return DomainOverflow(domain, error.code + domain.bias)
+
+    def run(
+        self, reader: Reader, driver: Sequence[Run] | None, settle_level: int = 0
+    ) -> Iterator[Instances]:
+        """Run the join; `driver` are the rows to start from, in the primary order."""
+        self.failed = False
+        words = self._catalog.relations[self.rule.head.relation].words
+        if len(self.stages) == 1:
+            stage = self.stages[0]
+            if not self._read(stage, reader, driver, None):
+                return
+            for out, n in self._run_stage(stage, settle_level):
+                rows = np.ascontiguousarray(out[:words, :n])
+                yield Instances(rows, out[words, :n].copy() if self._mode != k.PLAIN else None)
+            return
+        yield from self._run_from(0, reader, driver, None, None, settle_level)
+
+    def _read(
+        self,
+        stage: _Stage,
+        reader: Reader,
+        driver: Sequence[Run] | None,
+        batch: Run | None,
+        but: int | None = None,
+    ) -> bool:
+        """Set what each atom but one reads; return False if the join has no results."""
+        program = stage.program
+        for i, place in enumerate(stage.places):
+            if place == but:
+                continue
+            atom, order = program.plan.atoms[i], program.plan.orders[i]
+            if place == -1:
+                assert batch is not None
+                rows = _in_column_order(batch, order)
+                reads = AtomReading([rows], rows.descriptors(), 0)
+            elif place == self._driver_place and driver is not None:
+                runs = [self._in_order(run, atom.relation, order) for run in driver]
+                levels = self._mode != k.PLAIN and self.driver != HEAD
+                reads = AtomReading(runs, descriptors_of(runs), DEAD, uses_level=levels)
+            else:
+                reads = reader(place, atom, order)
+            readable = program.read(
+                i, reads.descriptors, reads.runs, reads.limit, reads.uses_level,
+                reads.excludes_flagged, reads.ignores_marks,
+            )  # fmt: skip
+            if not readable and not atom.negated:
+                return False
+        return True
+
+    def _in_order(self, run: Run, relation: str, order: tuple[int, ...]) -> Run:
+        stored = self._catalog.relations[relation]
+        return stored.arranged(run, order)
+
+    def _run_stage(self, stage: _Stage, settle_level: int) -> Iterator[tuple[Words, int]]:
+        program = stage.program
+        out = self._catalog.buffer(program.out_height)
+        program.refresh(self._catalog.record_address)
+        program.begin(settle_level)
+        try:
+            done = False
+            while not done:
+                n, done = program.advance(out)
+                if n:
+                    yield out, n
+                elif not done:  # no results for a long time
+                    self._catalog.meter.found(0)
+        except Overflowed as error:
+            raise self.overflow(error) from None
+        finally:
+            program.release()
+            self._catalog.give_back(out)
+        self.failed = self.failed or program.failed
+
+    def _run_from(
+        self,
+        number: int,
+        reader: Reader,
+        driver: Sequence[Run] | None,
+        batch: NDArray[np.int64] | None,
+        levels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+        settle_level: int,
+    ) -> Iterator[Instances]:
+        """Run the stages from `number` on; `levels` are the largest of the rows so far."""
+        stage = self.stages[number]
+        run = None if batch is None else Run(np.ascontiguousarray(batch))
+        if not self._read(stage, reader, driver, run):
+            return
+        last = number == len(self.stages) - 1
+        height = stage.program.out_height
+        for out, n in self._run_stage(stage, settle_level):
+            emitted = out[:height, :n].copy()
+            joined = levels
+            if self._mode != k.PLAIN:
+                rest, flagged = emitted[-2], emitted[-1]
+                emitted = emitted[:-2]
+                if levels is not None:
+                    row, emitted = emitted[-1], emitted[:-1]
+                    rest = np.maximum(rest, levels[0][row])
+                    flagged = np.maximum(flagged, levels[1][row])
+                joined = (rest, flagged)
+            if last:
+                yield from self._finish(np.ascontiguousarray(emitted), joined, settle_level)
+            else:
+                rows, joined = self._externals(stage, emitted, joined)
+                if rows.shape[1]:
+                    numbered = np.vstack([np.arange(rows.shape[1]), rows])
+                    yield from self._run_from(
+                        number + 1, reader, driver, numbered, joined, settle_level
+                    )
+
+    def _finish(
+        self,
+        rows: Words,
+        levels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+        settle_level: int,
+    ) -> Iterator[Instances]:
+        if levels is None:
+            yield Instances(rows, None)
+            return
+        rest, flagged = levels
+        if self._mode == k.SETTLE:
+            counts = rest < flagged
+            fires = 1 + np.maximum(rest, settle_level)
+            yield Instances(np.ascontiguousarray(rows[:, counts]), fires[counts])
+        else:
+            yield Instances(rows, 1 + np.maximum(rest, flagged))
+
+    def _externals(
+        self,
+        stage: _Stage,
+        emitted: NDArray[np.int64],
+        levels: tuple[NDArray[np.int64], NDArray[np.int64]] | None,
+    ) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]] | None]:
+        """Evaluate the external conditions; return the rows of the next stage, slots by name."""
+        n = emitted.shape[1]
+        codec = self._catalog.codec
+        # A stage that emits no slots still emits rows, without values.
+        columns = emitted[: len(stage.slots)]
+        values: dict[str, NDArray[np.int64]] = dict(zip(stage.slots, columns, strict=True))
+        index = np.arange(n)
+
+        def ordinal(slot: str) -> NDArray[np.int64]:
+            constant = self.rule.constants.get(slot)
+            if constant is not None:
+                return np.full(len(index), codec.encoder(constant.type)(constant.value), np.int64)
+            domain = self._domains.get(slot)
+            return values[slot] + (domain.bias if domain is not None else 0)
+
+        def keep(mask: NDArray[np.bool_]) -> None:
+            nonlocal index
+            if not mask.all():
+                index = index[mask]
+                for slot in values:
+                    values[slot] = values[slot][mask]
+
+        for condition in stage.externals:
+            match condition:
+                case Assign(into, FunctorCall(op, args, types, type_)):
+                    result, failed, _ = functors.apply(
+                        op, [ordinal(a) for a in args], types, type_, codec, rows=len(index)
+                    )
+                    domain = self._domains.get(into)
+                    code = result - (domain.bias if domain is not None else 0)
+                    if into in values:
+                        good = ~failed & (values[into] == code)
+                    else:
+                        values[into] = code
+                        good = ~failed
+                    self.failed = self.failed or bool(failed.any())
+                    keep(good)
+                case Filter(op, args, types, negated):
+                    holds, failed, _ = functors.test(op, [ordinal(a) for a in args], types, codec)
+                    self.failed = self.failed or bool(failed.any())
+                    keep((holds != negated) & ~failed)
+                case Range(into, start, stop, step, type_):
+                    row, result, failed, _ = functors.expand_range(
+                        ordinal(start), ordinal(stop), None if step is None else ordinal(step),
+                        type_, codec,
+                    )  # fmt: skip
+                    self.failed = self.failed or bool(np.any(failed))
+                    index = index[row]
+                    for slot in values:
+                        values[slot] = values[slot][row]
+                    domain = self._domains.get(into)
+                    values[into] = result - (domain.bias if domain is not None else 0)
+                case _:
+                    raise AssertionError(condition)
+        rows = np.array([values[slot] for slot in sorted(values)], np.int64).reshape(
+            len(values), len(index)
+        )
+        if levels is not None:
+            levels = (levels[0][index], levels[1][index])
+        return rows, levels
+
+
+def _in_column_order(batch: Run, order: tuple[int, ...]) -> Run:
+    """Return the rows of the stage before, sorted by the columns in the order of the plan."""
+    if order == tuple(range(len(order))):
+        return batch
+    return Run(sort_words(np.ascontiguousarray(batch.words[list(order)])))

@@ -1,0 +1,161 @@
+"""A compiled join: its arrays (kernel/join_layout.py), and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.kernel import join as kernel
+from tidelog.kernel import join_layout as k
+from tidelog.plan.steps import Absent, Leap, Plan, Scan, Seek
+from tidelog.store.layout import Layout
+from tidelog.values.types import Type
+
+Array = NDArray[np.int64]
+
+FUEL = 20_000_000  # steps of the interpreter until it returns, so that the epoch can be stopped
+
+
+class Overflowed(Exception):
+    """A computed value does not fit the domain of its column."""
+
+    def __init__(self, slot: str, code: int) -> None:
+        super().__init__(slot, code)
+        self.slot, self.code = slot, code
+
+
+class JoinProgram:
+    """One compiled join."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        mode: int,
+        layouts: Sequence[Layout],
+        arrays: Mapping[str, Array],
+        initial: Array,
+        record_slots: Sequence[tuple[int, Type, int]],
+        emitted: tuple[str, ...],
+        out_height: int,
+    ) -> None:
+        """Take what the compiler made (join/compiler.py).
+
+        `initial` are the values that slots start with, `record_slots` those that hold addresses of
+        the fields of records, `emitted` the slots that the join writes to the head.
+        """
+        self.plan = plan
+        self.mode = mode
+        self.emitted = emitted
+        self.out_height = out_height
+        self._layouts = layouts
+        self._initial = initial
+        self._record_slots = record_slots
+        self._arrays = tuple(arrays[name] for name in k.ARRAYS)
+        self._atoms, self._runs, self._high = arrays["atoms"], arrays["runs"], arrays["high"]
+        self._slots, self._cursor = arrays["slots"], arrays["cursor"]
+        self._rest, self._flagged = arrays["rest"], arrays["flagged"]
+        self._state = np.zeros(k.STATE_SIZE, np.int64)
+        self._kept: dict[int, object] = {}
+
+    def read(
+        self,
+        atom: int,
+        descriptors: Array,
+        kept: object,
+        limit: int,
+        uses_level: bool = False,
+        excludes_flagged: bool = False,
+        ignores_marks: bool = False,
+    ) -> bool:
+        """Set the runs that an atom reads (kernel/descriptors.py); return False if there are none.
+
+        `kept` holds the runs: the kernel only has their addresses.
+        """
+        if descriptors.shape[0] == 0:
+            self._atoms[atom, k.RUN_COUNT] = 0
+            return False
+        self._kept[atom] = kept
+        kernel.read_runs(
+            self._runs, self._high, self._atoms, atom, descriptors, limit, uses_level,
+            excludes_flagged, ignores_marks,
+        )  # fmt: skip
+        return True
+
+    def refresh(self, address: Callable[[Type, int], int]) -> None:
+        """Fill in the addresses of the fields of records: the arrays grow, and move."""
+        for slot, type_, field in self._record_slots:
+            self._initial[slot] = address(type_, field)
+
+    def begin(self, settle_level: int = 0) -> None:
+        """Put the join at its beginning."""
+        kernel.begin(
+            self._state, self._slots, self._initial, self._cursor, self._rest, self._flagged,
+            settle_level,
+        )  # fmt: skip
+
+    def scans_at_once(self, atom: int) -> bool:
+        """Return whether one scan binds all columns of an atom: any order of rows will do."""
+        uses = [
+            step
+            for step in self.plan.steps
+            if (isinstance(step, Scan | Seek | Absent) and step.atom == atom)
+            or (isinstance(step, Leap) and atom in step.atoms)
+        ]
+        return (
+            len(uses) == 1
+            and isinstance(uses[0], Scan)
+            and len(uses[0].columns) == len(self.plan.atoms[atom].args)
+        )
+
+    def description(self, driver: int) -> Array:
+        """Return the join as a row of numbers, for a walk (kernel/walk.py)."""
+        layout = self._layouts[driver]
+        row = [driver, layout.words, layout.by_column.ctypes.data, kernel.address_of_join()]
+        for array in (*self._arrays, self._state, self._initial):
+            shape = (*array.shape, 0, 0)[:3]
+            row += [array.ctypes.data, *shape]
+        return np.array(row, np.int64)
+
+    def advance(self, out: Array) -> tuple[int, bool]:
+        """Run on; return how many columns of `out` are filled, and whether that was all.
+
+        Returns early when `out` is full, and when the fuel is used up.
+        """
+        state = self._state
+        state[k.FUEL] = FUEL
+        run: Callable[..., int] = kernel.join
+        status = run(*self._arrays, out, state, self.mode)
+        if status == k.WIDEN:
+            raise self.overflowed()
+        if status == k.OUT_OF_FUEL:
+            return 0, False
+        filled = int(state[k.FILLED])
+        state[k.FILLED] = 0
+        return filled, status == k.DONE
+
+    def overflowed(self) -> Overflowed:
+        """Return the value that did not fit, after the kernel has returned WIDEN."""
+        state = self._state
+        return Overflowed(self.emitted[state[k.WIDEN_COLUMN]], int(state[k.WIDEN_VALUE]))
+
+    def release(self) -> None:
+        """Drop the references to the runs that were read."""
+        self._kept.clear()
+
+    def run(self, out: Array, settle_level: int = 0) -> Iterator[int]:
+        """Run the join; yield how many columns of `out` are filled, chunk by chunk."""
+        self.begin(settle_level)
+        try:
+            done = False
+            while not done:
+                filled, done = self.advance(out)
+                yield filled
+        finally:
+            self.release()
+
+    @property
+    def failed(self) -> bool:
+        """Whether some computation failed since `run` was called."""
+        return bool(self._state[k.FAILURE])

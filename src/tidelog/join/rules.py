@@ -1,0 +1,103 @@
+"""The joins of one rule, each planned and compiled when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidelog.join.failures import check_failures, failing_heads
+from tidelog.join.joins import LARGE_CHANGE, Instances, Reader, RuleJoin
+from tidelog.plan.body import LoweredRule, OnFailure
+from tidelog.store.catalog import Catalog
+from tidelog.store.run import Run, Words
+
+_SMALL_CHANGE = 64
+
+
+class RuleJoins:
+    """All ways to join a rule."""
+
+    def __init__(self, catalog: Catalog, rule: LoweredRule) -> None:
+        self.rule = rule
+        self._catalog = catalog
+        self._joins: dict[object, RuleJoin] = {}
+        self._current: dict[object, tuple[object, RuleJoin]] = {}
+
+    def run(
+        self,
+        driver: int | None,
+        mode: int,
+        reader: Reader,
+        rows: Sequence[Run] | None,
+        settle_level: int = 0,
+        after: Reader | None = None,
+    ) -> Iterator[Instances]:
+        """Join the rule from the rows of one of its atoms (or of its head, or from nothing).
+
+        Delta joins read a mixture of versions, in which a computation can fail that is excused in
+        both of them. So failures are checked against what `after` reads, the version after the
+        epoch. Without `after` they are not checked: deleted rows cannot cause new failures.
+        What a rule derives where it fails is read as any row, from the mixture.
+        """
+        on_failure = self.rule.on_failure
+        size = 0 if rows is None else sum(len(run) for run in rows)
+        join = self._join(driver, mode, size)
+        for instances in join.run(reader, rows, settle_level):
+            self._catalog.meter.found(instances.rows.shape[1])
+            if on_failure is not OnFailure.DERIVE:
+                yield instances
+        if join.failed and on_failure is OnFailure.DERIVE:
+            yield Instances(self._failing(driver, reader, rows), None)
+        elif join.failed and on_failure is OnFailure.RAISE and after is not None:
+            check_failures(self._catalog, self.rule, driver, after, rows)
+
+    def _failing(self, driver: int | None, reader: Reader, rows: Sequence[Run] | None) -> Words:
+        """Return what the rule derives where conditions fail."""
+        ordinals = failing_heads(self._catalog, self.rule, driver, reader, rows)
+        head = self._catalog.relations[self.rule.head.relation]
+        for column, domain in zip(ordinals, head.domains, strict=True):
+            domain.require(column)
+        return head.pack_ordinals(ordinals)
+
+    def prepare(self, driver: int, mode: int) -> None:
+        """Plan the join for a small change, and build the orders that it reads.
+
+        Does nothing if all relations are small: then the first change can build them in time.
+        """
+        relations = self._catalog.relations
+        if all(relations[atom.relation].stored < LARGE_CHANGE for atom in self.rule.atoms):
+            return
+        self._join(driver, mode, _SMALL_CHANGE).prepare()
+
+    def small(self, driver: int, mode: int) -> RuleJoin:
+        """Return the join for a small change."""
+        return self._join(driver, mode, _SMALL_CHANGE)
+
+    def _join(self, driver: int | None, mode: int, size: int) -> RuleJoin:
+        """Return the join for about `size` rows: plans depend on sizes, in steps of 16."""
+        if driver is not None and size < LARGE_CHANGE:
+            size = _SMALL_CHANGE  # one plan for all small changes
+        # Most calls are within one epoch: a join stays valid as long as no relation has grown much
+        # and no domain has been widened.
+        shortcut = (driver, mode, _step(size))
+        stamp = self._catalog.stamp
+        found = self._current.get(shortcut)
+        if found is not None and found[0] is stamp:
+            return found[1]
+        sizes = tuple(
+            _step(self._catalog.relations[atom.relation].stored) for atom in self.rule.atoms
+        )
+        generations = tuple(
+            domain.generation
+            for atom in (self.rule.head, *self.rule.atoms)
+            for domain in self._catalog.domains(atom.relation)
+        )
+        key = (*shortcut, sizes, generations)
+        join = self._joins.get(key)
+        if join is None:
+            join = self._joins[key] = RuleJoin(self._catalog, self.rule, driver, mode, size)
+        self._current[shortcut] = (stamp, join)
+        return join
+
+
+def _step(size: int) -> int:
+    return size.bit_length() // 4

@@ -1,0 +1,104 @@
+"""Failures that something may excuse: the relations that plan/failing.py makes.
+
+    p(g, s) :- q(g), n = count : { r(g, _) }, s = sum x : { t(g, x) }, n < 2.
+
+    failed(g) :  the groups of t whose sum has no value
+    error(g)  :- failed(g), q(g), count(g, n), n < 2.
+
+As long as nothing has failed these relations are empty. So there is nothing to do, and neither
+plans nor orders are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tidelog.errors import EvaluationError
+from tidelog.join.failures import Attempt, check_failures, match_atoms
+from tidelog.join.joins import HEAD
+from tidelog.join.rules import RuleJoins
+from tidelog.kernel.join_layout import PLAIN
+from tidelog.maintain.aggregate import Array
+from tidelog.maintain.counting import Counting
+from tidelog.maintain.strategy import Deltas
+from tidelog.plan.body import LoweredRule, OnFailure
+from tidelog.plan.lowered import Layer
+from tidelog.store.catalog import Catalog
+from tidelog.store.run import Run, Words
+
+
+class Judging(Counting):
+    """Maintains a relation that has rows only where something has failed."""
+
+    name = "judging"
+
+    def __init__(self, catalog: Catalog, layer: Layer) -> None:
+        super().__init__(catalog, layer)
+        catalog.failures[self._head] = self.failure
+
+    def prepare(self) -> None:
+        """Prepare only the joins that look for failures: there is hardly ever another one."""
+        for joins in self._joins:
+            if joins.rule.on_failure is OnFailure.DERIVE:
+                for place in range(len(joins.rule.atoms)):
+                    joins.prepare(place, PLAIN)
+
+    def _can_derive(self, joins: RuleJoins) -> bool:
+        """Return whether each atom of the rule has rows; those deleted just now count as well."""
+        relations = self._catalog.relations
+        return all(relations[atom.relation].stored for _, atom in joins.rule.positive)
+
+    def failure(self, row: Array) -> EvaluationError:
+        """Return the error that led to a row of this relation, given by its ordinals."""
+        words = self._relation.pack_ordinals(row[:, None])
+        for joins in self._joins:
+            for error in self._causes(joins.rule, words):
+                return error
+        raise AssertionError(f"nothing has failed in {self._head}")
+
+    def _causes(self, rule: LoweredRule, row: Words) -> Iterator[EvaluationError]:
+        """Yield the failures with which a rule derives a row."""
+        catalog, reader, rows = self._catalog, self._reader(None), [Run(row)]
+        if rule.on_failure is OnFailure.DERIVE:
+            try:
+                check_failures(catalog, rule, HEAD, reader, rows)
+            except EvaluationError as error:
+                yield error
+            return
+        slots, bindings = match_atoms(catalog, rule, HEAD, reader, rows)
+        attempt = Attempt(catalog, rule, reader)
+        for binding in bindings.T.tolist():
+            values = dict(zip(slots, binding, strict=True))
+            if attempt.holds(values):
+                cause = rule.atoms[0]  # the failure comes first
+                found = [0 if slot is None else values.get(slot, 0) for slot in cause.args]
+                yield catalog.failures[cause.relation](np.array(found, np.int64))
+
+
+class Errors(Judging):
+    """Raises the error of a failure that nothing excuses. So the relation is always empty."""
+
+    name = "errors"
+
+    def __init__(self, catalog: Catalog, layer: Layer) -> None:
+        super().__init__(catalog, layer)
+        assert layer.errors_of is not None
+        self._raised = catalog.failures[layer.errors_of]
+
+    def bootstrap(self) -> None:
+        """Check all failures."""
+        super().bootstrap()
+        self._raise_first(self._relation.rows())
+
+    def update(self) -> Deltas:
+        """Check what has changed about failures."""
+        deltas = super().update()
+        if self._head in deltas:
+            self._raise_first(deltas[self._head].inserted)
+        return deltas
+
+    def _raise_first(self, rows: Words) -> None:
+        if rows.shape[1]:
+            raise self._raised(self._relation.ordinals(rows[:, :1].copy())[:, 0])

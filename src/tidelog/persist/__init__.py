@@ -1,0 +1,1 @@
+"""Durable state: writing the log and snapshots, opening them again, and tools for the files."""

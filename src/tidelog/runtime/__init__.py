@@ -1,0 +1,1 @@
+"""Control of a running evaluation: its limits, its progress, its interrupts."""

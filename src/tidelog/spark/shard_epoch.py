@@ -1,0 +1,359 @@
+"""Do an epoch in a shard: the second half of a sharded epoch, in Spark tasks.
+
+Partition i of the shuffle has everything for shard i (shard_routing.py). A task takes the shard
+from the memory of its process or from its files, applies the rows, writes files under unique names,
+and returns their names. The driver decides which of the files count. So a task may run twice, or
+fail at any point. Nothing but names, counts and errors returns to the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.engine.last_write_wins import last_write_wins
+from tidelog.errors import TidelogError
+from tidelog.io.columns import CheckedTable, is_columnar
+from tidelog.sharding.key_relations import Upsert, is_hidden
+from tidelog.sharding.sharding import Variant
+from tidelog.spark.ordering import sorted_places
+from tidelog.spark.shard_routing import AT, KEY, SIGN, SourceCheck
+from tidelog.spark.shard_task import (
+    Work,
+    drop,
+    keep,
+    opened,
+    program_of,
+    router_of,
+    write_changes,
+)
+from tidelog.spark.upserting import key_ordinals, newest, other_rows, replace_in
+from tidelog.spark.worker_process import begin_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidelog.engine.kernel import KernelEngine
+    from tidelog.logic.program import Program
+    from tidelog.sharding.router import Router
+    from tidelog.sharding.shard_state import Shard, ShardDone
+    from tidelog.store.codec import Codec
+
+SCHEMA = "shard int, head string"
+Array = NDArray[np.int64]
+Pieces = list[tuple[Array, NDArray[np.bool_] | None]]
+
+
+@dataclass
+class Arrived:
+    """What the shuffle has brought to a shard."""
+
+    tables: dict[int, list[pa.Table]] = field(default_factory=dict)
+    """Accepted rows by number of the source."""
+    received: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EpochWork:
+    """An epoch, for all shards."""
+
+    state: Work
+    epoch: int
+    watched: tuple[str, ...]
+    checks: tuple[SourceCheck, ...]
+    quarantine: str
+    """The folder of the quarantine."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do the epoch in the shard of a partition."""
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        begin_task()
+        context = TaskContext.get()
+        assert context is not None
+        shard = context.partitionId()
+        head = done_in(self, shard, arrived(batches, self.checks))
+        yield pa.RecordBatch.from_pydict(
+            {
+                "shard": pa.array([shard], pa.int32()),
+                "head": pa.array([json.dumps(head)], pa.string()),
+            }
+        )
+
+
+def arrived(batches: Iterator[pa.RecordBatch], checks: Sequence[SourceCheck]) -> Arrived:
+    """Return what the rows of the shuffle say."""
+    import pyarrow as pa
+
+    found = Arrived()
+    for batch in batches:
+        numbers, received, bad = (batch.column(i).to_pylist() for i in (1, 2, 3))
+        for i, number in enumerate(numbers):
+            name = checks[number].name
+            found.received[name] = found.received.get(name, 0) + received[i]
+            if bad[i]:
+                found.bad.setdefault(name, []).extend(json.loads(bad[i]))
+            data = batch.column(4)[i].as_buffer()
+            if data is not None and data.size:
+                found.tables.setdefault(number, []).append(pa.ipc.open_stream(data).read_all())
+    return found
+
+
+def done_in(work: EpochWork, shard: int, came: Arrived) -> dict[str, Any]:
+    """Do the epoch in a shard; return the answer, which is an error if the epoch cannot be done."""
+    try:
+        return _done_in(work, shard, came)
+    except TidelogError as error:
+        # Returned and not raised: another attempt would fail in the same way.
+        drop((work.state.identity, shard))
+        return {"error": type(error).__name__, "message": str(error)}
+    except BaseException:
+        drop((work.state.identity, shard))
+        raise
+
+
+def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
+    state = work.state
+    program, router = router_of(state.program, state.program_name, state.sides)
+    counting = router.sharding.grid.counts
+    if state.refs is None:
+        shard, done = _bootstrap(work, number, program, router, came)
+    else:
+        shard = opened(state, number)
+        shard.watched = frozenset(work.watched)
+        encoded = _encoded(shard, came, work.checks, program, router, number)
+        done = shard.apply(work.epoch, encoded)
+    keep(state, number, shard)
+    given = [0, 0]
+    for name, variant in router.sharding.shown.items():
+        if is_hidden(name):
+            continue
+        if name in done.given and counting(variant.partitioning, number):
+            inserted, deleted = done.given[name]
+            given = [given[0] + inserted, given[1] + deleted]
+    answer: dict[str, Any] = {
+        "ref": done.ref.as_data(),
+        "given": given,
+        "bootstrapped": done.bootstrapped,
+        "views": {},
+        "received": came.received,
+        "bad": {name: len(rows) for name, rows in came.bad.items()},
+    }
+    for name in work.watched:
+        variant = router.sharding.shown[name]
+        if name in done.changes and counting(variant.partitioning, number):
+            answer["views"][name] = write_changes(state, work.epoch, number, shard, name, done)
+    if came.bad:
+        from tidelog.spark.checking import BadRow
+        from tidelog.spark.quarantine import Quarantine
+
+        bad = {name: [BadRow(**row) for row in rows] for name, rows in came.bad.items()}
+        Quarantine(Path(work.quarantine)).write_part(work.epoch, number, bad)
+    return answer
+
+
+def _bootstrap(
+    work: EpochWork, number: int, program: Program, router: Router, came: Arrived
+) -> tuple[Shard, ShardDone]:
+    from tidelog.durable.files import Files
+    from tidelog.engine.kernel import KernelEngine
+    from tidelog.sharding.shard_state import Shard
+
+    state = work.state
+    own = program_of(state.program, state.program_name, state.sides, number)
+    engine = KernelEngine.empty(own)
+    pieces = _pieces(came, work.checks, program, router, number, engine.state.codec)
+    given = {name: last_write_wins(found)[0] for name, found in pieces.items()}
+    tables = {n: came.tables[n] for n in came.tables if work.checks[n].shape.keys}
+    shard = _Upserts(program, router, number, engine.state.codec, None)
+    given |= {n: rows for n, (rows, _) in shard.changes(tables, work.checks).items()}
+    engine.load_ordinals(given)
+    files = Files(Path(state.folder) / "shards" / str(number))
+    return Shard.create(files, state.identity, engine, work.epoch)
+
+
+def _encoded(
+    shard: Shard,
+    came: Arrived,
+    checks: Sequence[SourceCheck],
+    program: Program,
+    router: Router,
+    number: int,
+) -> dict[str, tuple[Array, Array]]:
+    """Return the inserted and deleted rows of each variant, as columns of ordinals."""
+    pieces = _pieces(came, checks, program, router, number, shard.engine.state.codec)
+    snapshots = {check.relation for check in checks if check.mode == "snapshot" and not check.drift}
+    encoded = {}
+    for name, found in pieces.items():
+        encoded[name] = last_write_wins(found)
+    sharding = router.sharding
+    for relation in snapshots:  # the only source of its relation
+        for variant in sharding.variants_of(relation):
+            name = sharding.name_of(variant)
+            given = shard.engine.catalog.given[name]
+            before = given.ordinals(given.rows())
+            now = encoded[name][0] if name in encoded else before[:, :0]
+            encoded[name] = _difference(before, now)
+    tables = {n: came.tables[n] for n in came.tables if checks[n].shape.keys}
+    upserts = _Upserts(program, router, number, shard.engine.state.codec, shard.engine)
+    return encoded | upserts.changes(tables, checks)
+
+
+class _Upserts:
+    """Does upserts in a shard, which has all of them, but only its own rows of the relation."""
+
+    def __init__(
+        self,
+        program: Program,
+        router: Router,
+        number: int,
+        codec: Codec,
+        engine: KernelEngine | None,
+    ) -> None:
+        self._program, self._router, self._number = program, router, number
+        self._codec, self._engine = codec, engine
+
+    def changes(
+        self, tables: Mapping[int, Sequence[pa.Table]], checks: Sequence[SourceCheck]
+    ) -> dict[str, tuple[Array, Array]]:
+        """Return the inserted and deleted rows of each relation; `tables` has the sources' rows."""
+        import pyarrow as pa
+
+        by_relation: dict[str, list[pa.Table]] = {}
+        for source in sorted(tables):
+            ordered = in_order_of_keys(pa.concat_tables(tables[source]))
+            by_relation.setdefault(checks[source].relation, []).append(ordered)
+        shapes = {check.relation: check.shape for check in checks}
+        found: dict[str, tuple[Array, Array]] = {}
+        for name, parts in by_relation.items():
+            shape = shapes[name]
+            upsert = Upsert(name, shape.keys, bool(shape.sequence))
+            found |= self._changes(upsert, pa.concat_tables(parts))
+        return found
+
+    def _changes(self, upsert: Upsert, table: pa.Table) -> dict[str, tuple[Array, Array]]:
+        import pyarrow as pa
+
+        sharding = self._router.sharding
+        types = [column.type for column in self._program.relations[upsert.relation].columns]
+        keys = key_ordinals(CheckedTable(table), upsert, types, self._codec)
+        at = np.asarray(table[AT]) if AT in table.column_names else None
+        found = newest(keys, _signs(table), at)
+        asked = {
+            variant: sharding.name_of(Variant(upsert.replaced, variant.partitioning))
+            for variant in sharding.variants_of(upsert.relation)
+        }
+        done = replace_in(self._engine, upsert, found, list(asked.values()))
+        rows = _own_columns(table).take(pa.array(done.newest.places[~done.newest.deletes]))
+        ordinals = _ordinals(rows, self._program, upsert.relation, self._codec)
+        changes = {}
+        for variant, name in asked.items():
+            new = ordinals[:, self._router.mask(variant, rows)(self._number)]
+            old = done.rows.get(name, new[:, :0])
+            changes[sharding.name_of(variant)] = new, other_rows(old, new)
+        if done.sequences is not None:
+            changes[upsert.sequence] = done.sequences
+        return changes
+
+
+def _difference(before: Array, now: Array) -> tuple[Array, Array]:
+    """Return the rows that are only in `now`, and those that are only in `before`."""
+    rows = np.concatenate([before, now], axis=1)
+    order = np.lexsort(rows[::-1])
+    is_new = (np.arange(rows.shape[1]) >= before.shape[1])[order]
+    sorted_rows = rows[:, order]
+    first = np.ones(rows.shape[1], np.bool_)
+    first[1:] = (sorted_rows[:, 1:] != sorted_rows[:, :-1]).any(axis=0)
+    group = np.cumsum(first) - 1
+    groups = int(first.sum())
+    has_new, has_old = np.zeros(groups, np.bool_), np.zeros(groups, np.bool_)
+    has_new[group[is_new]] = True
+    has_old[group[~is_new]] = True
+    distinct = sorted_rows[:, first]
+    return distinct[:, has_new & ~has_old], distinct[:, has_old & ~has_new]
+
+
+def _pieces(
+    came: Arrived,
+    checks: Sequence[SourceCheck],
+    program: Program,
+    router: Router,
+    number: int,
+    codec: Codec,
+) -> dict[str, Pieces]:
+    """Return the rows of each variant, in the order in which they apply."""
+    import pyarrow as pa
+
+    found: dict[str, Pieces] = {}
+    for source in sorted(came.tables):
+        if checks[source].shape.keys:
+            continue
+        table = in_order_of_keys(pa.concat_tables(came.tables[source]))
+        signs = _signs(table) if SIGN in table.column_names else None
+        relation = checks[source].relation
+        rows = _own_columns(table)
+        ordinals = _ordinals(rows, program, relation, codec)
+        for variant in router.sharding.variants_of(relation):
+            mine = router.mask(variant, rows)(number)
+            own = ordinals if mine.all() else ordinals[:, mine]
+            own_signs = None if signs is None else signs[mine]
+            found.setdefault(router.sharding.name_of(variant), []).append((own, own_signs))
+    return found
+
+
+def in_order_of_keys(table: pa.Table) -> pa.Table:
+    """Return rows in the order in which they apply, as the columns for it say."""
+    import pyarrow as pa
+
+    keys = [name for name in table.column_names if name.startswith(KEY)]
+    places = sorted_places(np.asarray(table[name]) for name in keys)
+    return table if places is None else table.take(pa.array(places))
+
+
+def _own_columns(table: pa.Table) -> pa.Table:
+    """Return the columns of the relation."""
+    return table.select([n for n in table.column_names if not n.startswith((SIGN, AT, KEY))])
+
+
+def _signs(table: pa.Table) -> NDArray[np.bool_]:
+    import pyarrow as pa
+
+    return np.asarray(table[SIGN].combine_chunks().cast(pa.uint8())).astype(np.bool_)
+
+
+def _ordinals(rows: pa.Table, program: Program, name: str, codec: Codec) -> Array:
+    from tidelog.engine.arrow import ordinals_of
+    from tidelog.io.conversion import rows_of
+
+    relation = program.relations[name]
+    types = [column.type for column in relation.columns]
+    if not types:
+        return np.zeros((1, rows.num_rows), np.int64)
+    if is_columnar(relation):
+        return ordinals_of(CheckedTable(rows), types, codec)
+    return codec.encode_rows(list(rows_of(rows, relation, program.records)), types)
+
+
+def in_this_process(
+    work: EpochWork, tables: Mapping[int, Sequence[tuple[int, pa.Table]]], shards: int
+) -> list[tuple[int, dict[str, Any]]]:
+    """Do the epoch in all shards, one after the other; `tables` has rows by source and shard."""
+    found = []
+    for shard in range(shards):
+        came = Arrived(
+            {
+                source: own
+                for source, parts in tables.items()
+                if (own := [table for number, table in parts if number == shard])
+            }
+        )
+        found.append((shard, done_in(work, shard, came)))
+    return found

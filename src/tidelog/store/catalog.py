@@ -1,0 +1,316 @@
+"""The stored relations of a database, and the domains that their columns share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.errors import EvaluationError
+from tidelog.kernel import rows as kernel
+from tidelog.logic.graph import UnionFind
+from tidelog.plan.body import Assign, LoweredRule, copied_columns
+from tidelog.plan.lowered import Layer, Lowered
+from tidelog.plan.order import Stats
+from tidelog.runtime.progress import Meter
+from tidelog.store.codec import FEW, Codec
+from tidelog.store.domain import Domain
+from tidelog.store.relation import StoredRelation
+from tidelog.store.run import Words, sort_words
+from tidelog.values.types import Row, Type
+
+CHUNK = 1 << 22  # columns of a buffer for the output of a join
+_SAMPLE = 2048
+_COLLECTED = (list, set, frozenset)
+
+
+class Catalog:
+    """Everything that is stored."""
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        codec: Codec,
+        checked: frozenset[str] = frozenset(),
+        domains: Mapping[str, tuple[Domain, ...]] | None = None,
+    ) -> None:
+        """Make the relations; `checked` are the functional ones, checked when an epoch ends."""
+        self.lowered = lowered
+        self.checked = checked
+        self.codec = codec
+        self._domains = _shared_domains(lowered) if domains is None else domains
+        derived = {n for layer in lowered.layers if layer.aggregation for n in layer.relations}
+        derived |= {rule.head.relation for layer in lowered.layers for rule in layer.rules}
+        derived |= {name for layer in lowered.layers if layer.recompute for name in layer.relations}
+        self.relations: dict[str, StoredRelation] = {}
+        self.given: dict[str, StoredRelation] = {}
+        for name in lowered.relations:
+            own = self._domains[name]
+            self.relations[name] = StoredRelation(name, own, counted=name in derived)
+            # A relation that rules derive has its given rows apart; others are their given rows.
+            self.given[name] = (
+                StoredRelation(f"{name} (given)", own) if name in derived else self.relations[name]
+            )
+        self.derived = frozenset(derived)
+        self._everything = tuple(
+            dict.fromkeys(r for n in lowered.relations for r in (self.relations[n], self.given[n]))
+        )
+        self.passed_on: list[StoredRelation] = []
+        """Relations that pass on their deltas, and store rows only during a bootstrap."""
+        self.failures: dict[str, Callable[[NDArray[np.int64]], EvaluationError]] = {}
+        """For each relation of failures: the function that returns the error of a row.
+
+        It gets the ordinals of the row.
+        """
+        self._stats: dict[tuple[str, int], Stats] = {}
+        self._buffers: dict[int, list[NDArray[np.int64]]] = {}
+        self._fields: dict[Type, _RecordFields] = {}
+        self._encoders: dict[str, list[Callable[[Any], int]]] = {}
+        self.no_ordinals = {n: np.zeros((len(d), 0), np.int64) for n, d in self._domains.items()}
+        self.meter = Meter()
+        self.stamp = object()
+        """Replaced when plans may be out of date: when layouts have changed, or sizes by much."""
+        self._sizes: dict[str, int] = {}
+
+    def nested(self, program: Lowered) -> Catalog:
+        """Return a catalog for a program within this one: relations of its own, shared domains."""
+        nested = Catalog(program, self.codec, self.checked, self._domains)
+        nested.failures.update(self.failures)
+        return nested
+
+    # --- for joins ---
+
+    def note_size(self, relation: StoredRelation) -> None:
+        """Have joins planned again if the size of a relation has changed much."""
+        size = relation.stored.bit_length()
+        if self._sizes.get(relation.name) != size:
+            self._sizes[relation.name] = size
+            self.stamp = object()
+
+    def buffer(self, height: int) -> NDArray[np.int64]:
+        """Return an array for the output of a join, to be returned by `give_back`."""
+        free = self._buffers.setdefault(height, [])
+        return free.pop() if free else np.empty((height, CHUNK), np.int64)
+
+    def give_back(self, buffer: NDArray[np.int64]) -> None:
+        """Take back an array that `buffer` gave."""
+        self._buffers[buffer.shape[0]].append(buffer)
+
+    def record_address(self, type_: Type, field: int) -> int:
+        """Return the address of the ordinals of a field, by the id of the record."""
+        fields = self._fields.get(type_)
+        if fields is None:
+            fields = self._fields[type_] = _RecordFields(len(self.codec.records[type_.record]))
+        return fields.address(self.codec.dictionary(type_).items, field)
+
+    def everything(self) -> Sequence[StoredRelation]:
+        """Return every stored relation once."""
+        return self._everything
+
+    def shown(self, layer: Layer) -> frozenset[str]:
+        """Return the relations of a layer that others read within the same epoch."""
+        if self.checked.intersection(layer.relations):
+            return frozenset(layer.relations)  # a conflict is traced back through all of them
+        read: set[str] = set(self.checked)
+        for other in self.lowered.layers:
+            if other is not layer:
+                read.update(atom.relation for rule in other.rules for atom in rule.atoms)
+                if other.aggregation is not None:
+                    read.add(other.aggregation.source)
+                if other.recompute is not None:
+                    read |= other.recompute.reads
+        return frozenset(read.intersection(layer.relations))
+
+    def is_only_copied(self, name: str) -> bool:
+        """Return whether only rules that copy a relation read it.
+
+        Such a rule reads deltas, and never the rows before them.
+        """
+        if self.checked:
+            return False
+        for layer in self.lowered.layers:
+            for rule in layer.rules:
+                is_copy = not layer.recursive and copied_columns(rule) is not None
+                if not is_copy and any(atom.relation == name for atom in rule.atoms):
+                    return False
+            aggregation = layer.aggregation
+            if aggregation is not None and name == aggregation.source:
+                return False
+            if layer.recompute is not None and name in layer.recompute.reads:
+                return False
+        return True
+
+    # --- values ---
+
+    def types(self, name: str) -> tuple[Type, ...]:
+        """Return the types of the columns of a relation."""
+        return self.lowered.relations[name]
+
+    def domains(self, name: str) -> tuple[Domain, ...]:
+        """Return the domains of the columns; a relation without columns has one, for a 0."""
+        return self._domains[name]
+
+    def encode(self, name: str, rows: Iterable[Row]) -> NDArray[np.int64]:
+        """Return rows of values as columns of ordinals."""
+        if not isinstance(rows, _COLLECTED):
+            rows = list(rows)
+        if not rows:
+            return self.no_ordinals[name]
+        encoders = self._encoders.get(name) or self._encoders_of(name)
+        if not encoders:  # a relation without columns has one row
+            return np.zeros((1, 1), np.int64)
+        if len(rows) <= FEW:
+            return self.codec.encode_few(rows, encoders)
+        return self.codec.encode_rows(rows, self.types(name))
+
+    def _encoders_of(self, name: str) -> list[Callable[[Any], int]]:
+        """Return the encoders of the columns of a relation, made once."""
+        found = self._encoders.get(name)
+        if found is None:
+            found = self._encoders[name] = [self.codec.encoder(t) for t in self.types(name)]
+        return found
+
+    def decode(self, name: str, words: Words) -> list[Row]:
+        """Return stored rows as rows of values."""
+        return self.decode_ordinals(name, self.relations[name].ordinals(words))
+
+    def decode_ordinals(self, name: str, ordinals: NDArray[np.int64]) -> list[Row]:
+        """Return columns of ordinals as rows of values."""
+        types = self.types(name)
+        if not types:
+            return [()] * ordinals.shape[1]
+        return self.codec.decode_rows(ordinals, types)
+
+    def fit(self, name: str, ordinals: NDArray[np.int64]) -> bool:
+        """Widen the domains of a relation for new ordinals; return whether any has changed."""
+        changed = False
+        domains = self._domains[name]
+        for low, high, domain in extremes(ordinals, domains):
+            changed |= domain.widen(low, high)
+        return changed
+
+    def relayout(self) -> None:
+        """Rewrite the relations whose domains have widened. Between epochs only."""
+        self.stamp = object()
+        for relation in self.everything():
+            if not relation.primary.layout.is_current(relation.domains):
+                relation.relayout()
+
+    def pack(self, name: str, ordinals: NDArray[np.int64]) -> Words:
+        """Return columns of ordinals as sorted, distinct rows. They fit the domains."""
+        relation = self.relations[name]
+        if ordinals.shape[1] == 0:
+            return relation.no_rows()
+        rows = relation.pack_ordinals(ordinals)
+        if rows.shape[1] == 1:
+            return rows
+        rows = sort_words(rows)
+        counts = np.empty(rows.shape[1], np.int64)
+        n = kernel.unique_sums(rows, rows.shape[1], counts, False, counts)
+        return np.ascontiguousarray(rows[:, :n])
+
+    # --- statistics ---
+
+    def stats(self, name: str) -> Stats:
+        """Return the size of a relation and the estimated distinct values of its columns."""
+        relation = self.relations[name]
+        size = sum(len(run) for run in relation.primary.all_runs())
+        key = (name, size.bit_length())
+        found = self._stats.get(key)
+        if found is None:
+            found = self._stats[key] = _estimate(relation, size)
+        return found
+
+
+def extremes(
+    ordinals: NDArray[np.int64], domains: Sequence[Domain]
+) -> Iterator[tuple[int, int, Domain]]:
+    """Yield the smallest and the largest ordinal of each column, with its domain."""
+    if ordinals.shape[1]:
+        for column, domain in zip(ordinals, domains, strict=True):
+            yield int(column.min()), int(column.max()), domain
+
+
+class _RecordFields:
+    """The fields of the records of one type as columns that grow."""
+
+    def __init__(self, width: int) -> None:
+        self._columns = np.zeros((width, 64), np.int64)
+        # Joins under way hold the addresses of the arrays they started with.
+        self._outgrown: list[NDArray[np.int64]] = []
+        self._filled = 0
+
+    def address(self, items: list[tuple[int, ...] | None], field: int) -> int:
+        """Return the address of a column, after adding new records."""
+        if self._filled < len(items):
+            if len(items) > self._columns.shape[1]:
+                larger = np.zeros((len(self._columns), 2 * len(items)), np.int64)
+                larger[:, : self._filled] = self._columns[:, : self._filled]
+                self._outgrown.append(self._columns)
+                self._columns = larger
+            for i in range(self._filled, len(items)):
+                item = items[i]
+                if item is not None:
+                    self._columns[:, i] = item
+            self._filled = len(items)
+        return int(self._columns[field].__array_interface__["data"][0])
+
+
+def _estimate(relation: StoredRelation, size: int) -> Stats:
+    """Estimate distinct values from a sample of the largest run."""
+    runs = relation.primary.all_runs()
+    if not size:
+        return Stats(1.0, (1.0,) * len(relation.domains))
+    largest = max(runs, key=len)
+    step = max(1, len(largest) // _SAMPLE)
+    sample = relation.unpack(np.ascontiguousarray(largest.words[:, ::step][:, :_SAMPLE]))
+    distinct = []
+    for column in sample:
+        _, repeats = np.unique(column, return_counts=True)
+        once = int((repeats == 1).sum())
+        scale = (size / sample.shape[1]) ** 0.5
+        distinct.append(min(float(size), once * scale + (len(repeats) - once)))
+    return Stats(float(size), tuple(distinct))
+
+
+def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
+    """Return the domains of all columns: one for each class of columns that share variables."""
+    classes = UnionFind[object]()
+    find, union = classes.find, classes.union
+    types = dict(lowered.relations)
+    for layer in lowered.every_layer():
+        for rule in layer.rules:
+            for slot, other in _equal_slots(rule):
+                union((rule.id, slot), (rule.id, other))
+            for atom in chain((rule.head,), rule.atoms):
+                for column, name in enumerate(atom.args):
+                    if name is not None:
+                        union((rule.id, name), (atom.relation, column))
+        if layer.aggregation is not None:
+            aggregation = layer.aggregation
+            for i, column in enumerate(aggregation.group):
+                union((aggregation.result, i), (aggregation.source, column))
+                if aggregation.failed is not None:
+                    union((aggregation.failed, i), (aggregation.source, column))
+        if layer.recompute is not None:
+            types.update(layer.recompute.program.relations)
+            for groups, wanted in layer.recompute.groups.items():
+                for column in range(max(1, len(types[groups]))):
+                    union((groups, column), (wanted, column))
+    domains: dict[object, Domain] = {}
+    return {
+        name: tuple(
+            domains.setdefault(find((name, column)), Domain())
+            for column in range(max(1, len(columns)))
+        )
+        for name, columns in types.items()
+    }
+
+
+def _equal_slots(rule: LoweredRule) -> Iterator[tuple[str, str]]:
+    for condition in rule.conditions:
+        if isinstance(condition, Assign) and isinstance(condition.value, str):
+            yield condition.into, condition.value

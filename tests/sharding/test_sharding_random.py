@@ -1,0 +1,95 @@
+"""Random programs in 1, 2 and 5 shards against the reference: views, and exact net changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+import tidelog
+from tests.generators.programs import RandomCase, check_cases, random_case
+from tests.maintain.shapes import SHAPES
+from tests.samples import sample, until
+from tests.seeds import seed_blocks
+from tests.sharding.sharded import InShards
+from tidelog.logic.program import Program
+from tidelog.plan import order
+from tidelog.reference import evaluate
+from tidelog.sharding.search import shard
+from tidelog.sharding.sharding import NotSharded
+
+PROGRAMS = sample(30, 500)
+BLOCK = 10
+SHARDS = (1, 2, 5, 8)
+
+
+class Comparison:
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+
+    def check(self, case: RandomCase) -> None:
+        program = Program.parse(case.program)
+        for shards in SHARDS[case.seed % 2 :: 2]:
+            sharding = shard(program, shards)
+            if isinstance(sharding, NotSharded):
+                self.seen["not sharded"] += 1
+                continue
+            self.seen["sharded"] += 1
+            for variant in sharding.variants:
+                kind = "scattered" if variant.is_scattered else "whole" * variant.is_whole
+                self.seen[kind or "placed"] += 1
+            if len(sharding.grid.sides) > 1:
+                self.seen["boxes"] += 1
+            self._compare(program, case, sharding)
+
+    def _compare(self, program: Program, case: RandomCase, sharding) -> None:  # type: ignore[no-untyped-def]
+        states = case.states()
+        given = next(states)
+        try:
+            contents = evaluate(program, given)
+        except tidelog.DataError:
+            with pytest.raises(tidelog.DataError):
+                InShards(program, sharding, given)
+            self.seen["failures"] += 1
+            return
+        engines = InShards(program, sharding, given)
+        for epoch, (changes, after_given) in enumerate(zip(case.epochs, states, strict=True)):
+            where = f"epoch {epoch} of seed {case.seed} in {sharding.grid}"
+            inserted = {n: set(more) - set(less) for n, (more, less) in changes.items()}
+            deleted = {n: set(less) - set(more) for n, (more, less) in changes.items()}
+            try:
+                after = evaluate(program, after_given)
+            except tidelog.DataError:
+                with pytest.raises(tidelog.DataError):
+                    engines.apply(inserted, deleted)
+                self.seen["failures"] += 1
+                return  # some shards have gone on, and some have not
+            came_and_went = engines.apply(inserted, deleted)
+            self.seen["epochs"] += 1
+            for name, rows in after.items():
+                assert engines.rows(name) == rows, f"rows of {name}, {where}"
+                expected = (rows - contents[name], contents[name] - rows)
+                assert came_and_went[name] == expected, f"changes of {name}, {where}"
+            contents = after
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=70_000))
+def test_random_programs_in_shards(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_STATES", 40)
+    comparison = Comparison()
+    seen = comparison.seen
+
+    def is_enough() -> bool:
+        kinds = min(seen[kind] for kind in ("placed", "whole", "scattered"))
+        return kinds >= 2 and seen["sharded"] >= BLOCK
+
+    more = range(seeds.start, seeds.start + 5 * BLOCK)
+    for number in until(is_enough, least=len(seeds), most=len(more)):
+        check_cases(
+            more[number : number + 1],
+            comparison.check,
+            lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(5, 5))),
+        )
+    print(dict(seen))
+    assert is_enough(), seen
