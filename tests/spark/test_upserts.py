@@ -67,7 +67,8 @@ class Upserts:
 
     def check_changes(self) -> None:
         held: set[Any] = set()
-        changes = pq.read_table(self.folder.path / "out").to_pylist()
+        out = self.folder.path / "out"
+        changes = pq.read_table(out).to_pylist() if out.exists() else []  # no change, no file
         for row in sorted(changes, key=lambda row: (row["epoch"], row["op"] == "+")):
             *values, op, _ = row.values()
             (held.add if op == "+" else held.remove)(tuple(values))
