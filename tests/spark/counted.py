@@ -14,15 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.spark.piping import PROGRAM, Folder
+from tests.spark.piping import PLACEMENTS, PROGRAM, Folder
 from tests.spark.test_example import script
 from tidelog.spark import EpochDone, Pipeline, Sink, open_session
 
 FORMATS = ("csv", "json", "parquet")
-PLACEMENTS: dict[str, dict[str, Any]] = {
-    "driver": {"placement": "driver"},
-    "sharded": {"placement": "sharded", "shards": 2},
-}
 EDGES = ([(1, 2), (2, 3), (3, 1)], [(3, 4), (4, 5)], [(5, 6), (6, 7), (7, 1), (1, 9)])
 LABELS = [(1, "one"), (4, "four")]
 

@@ -21,6 +21,10 @@ reach(x, z) :- reach(x, y), edge(y, z).
 .decl reaches(name: symbol, n: number)
 reaches(name, n) :- label(x, name), n = count : { reach(x, _) }.
 """
+PLACEMENTS: dict[str, dict[str, Any]] = {
+    "driver": {"placement": "driver"},
+    "sharded": {"placement": "sharded", "shards": 2},
+}
 
 
 class Folder:

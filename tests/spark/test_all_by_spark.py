@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import tidelog
-from tests.spark.counted import FORMATS, PLACEMENTS
+from tests.spark.counted import FORMATS
+from tests.spark.piping import PLACEMENTS
 
 SCRIPT = Path(__file__).with_name("counted.py")
 DESCRIPTION = re.compile(r"tidelog (\S+) · epoch (\d+) · (apply|sink .+)")

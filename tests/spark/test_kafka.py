@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.seeds import seeded
+from tests.spark.piping import PLACEMENTS
 from tests.spark.streaming import rows, taken
+from tests.spark.upserted import KEYS, PROGRAM, Model, cut, some_events
 from tidelog.bench.kafka_broker import Broker, send_frame
 from tidelog.errors import UsageError
-from tidelog.spark import source_kafka
+from tidelog.spark import Pipeline, Source, source_kafka
 from tidelog.spark.source_order import FILE, START, TIME
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(3)
 
 SCHEMA = "`a` STRING, `b` STRING"
 AVRO = json.dumps(
@@ -83,6 +87,37 @@ def test_a_first_read_in_steps(spark: Any, kafka: Broker, tmp_path: Path) -> Non
     batches = taken(_stream(spark, kafka, "steps", options=limit).select("a"), tmp_path)
     assert len(batches) >= 3
     assert sorted(int(row[0]) for batch in batches for row in batch) == list(range(1000))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_upserts(spark: Any, kafka: Broker, tmp_path: Path, placement: str) -> None:
+    """The newest row of a key counts, whatever its partition and its place there."""
+    rng = seeded("upserts over kafka", placement)
+    topic = f"upserts-{placement}"
+    kafka.create(topic, 3)
+    source = Source(
+        "item", "kafka", topic, mode="upsert", keys=KEYS, sequence="at", delete_when="gone",
+        schema="k long, v long, name string, at long, w double, gone boolean",
+        options={"kafka.bootstrap.servers": kafka.servers},
+    )  # fmt: skip
+    model = Model(with_sequence=True)
+    at = 0
+    for part in cut(rng, some_events(rng, 60))[:3]:
+        for made in part:
+            at += 1  # different in all partitions, among which there is no order
+            event = replace(made, at=at)
+            row = event.row() or (event.key[0], None, event.key[1], event.at, None)
+            message = dict(zip(("k", "v", "name", "at", "w"), row, strict=True))
+            text = json.dumps(message | {"gone": event.values is None})
+            kafka.send(topic, [text], partition=rng.randrange(3))
+            model.take(event)
+        with Pipeline(
+            PROGRAM, state=tmp_path / "state", sources=[source], **PLACEMENTS[placement]
+        ) as pipeline:
+            pipeline.run(spark)
+            found = {tuple(row.values()) for row in pipeline.table("item").to_pylist()}
+            assert pipeline.totals().quarantined == 0
+        assert found == model.rows()
 
 
 def test_messages_that_are_gone_are_an_error(spark: Any, kafka: Broker, tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ PROGRAM = """
 .decl spent(account: symbol, total: decimal(9, 2), last: timestamp)
 spent(a, t, m) :- payment(_, a, _, _, _), t = sum x : { payment(_, a, x, _, _) },
     m = max z : { payment(_, a, _, z, _) }.
+.decl note(id: number, text: symbol)
+.decl noted(id: number, text: symbol)
+noted(i, t) :- note(i, t).
 """
 PIPELINE = """
 [pipeline]
@@ -31,10 +34,21 @@ format = "jdbc"
 mode = "snapshot"
 options = { url = "URL", driver = "org.postgresql.Driver", dbtable = "payment" }
 
+[[source]]
+relation = "note"
+format = "jdbc"
+watermark = "id"
+options = { url = "URL", driver = "org.postgresql.Driver", dbtable = "note" }
+
 [[sink]]
 view = "spent"
 format = "jdbc"
 options = { url = "URL", driver = "org.postgresql.Driver", dbtable = "spent" }
+
+[[sink]]
+view = "noted"
+format = "jdbc"
+options = { url = "URL", driver = "org.postgresql.Driver", dbtable = "noted" }
 
 [[sink]]
 view = "spent"
@@ -59,7 +73,10 @@ create table payment (id bigint, account text, amount numeric(9, 2), at timestam
 insert into payment values
     (1, 'a', 10.25, '2024-02-29 12:00:00.000001+00', true),
     (2, 'b', 5, '2024-02-29 13:00:00+01', false);
+create table note (id bigint, text text);
+insert into note values (3, 'first'), (5, 'second');
 """
+NOTED = "select id, text from noted order by id"
 
 
 @pytest.fixture
@@ -114,7 +131,8 @@ def test_postgres_in_and_out(postgres: Server, tmp_path: Path) -> None:
 
 
 def _rounds(postgres: Server, driver: Driver, folder: Path) -> None:
-    assert driver.run() == [(2, 0, 2, 0)]
+    assert driver.run() == [(4, 0, 4, 0)]
+    assert postgres.run(NOTED) == [["3", "first"], ["5", "second"]]
     first = [
         ["a", "10.25", "2024-02-29 12:00:00.000001+00"],
         ["b", "5.00", "2024-02-29 12:00:00+00"],
@@ -124,10 +142,12 @@ def _rounds(postgres: Server, driver: Driver, folder: Path) -> None:
     postgres.run(
         "delete from payment where id = 2;"
         "insert into payment values (3, 'a', 1.5, '2025-01-01 00:00:00+00', true),"
-        " (4, 'c', 1, '2025-01-01 00:00:00+00', null)"  # a row without a value
+        " (4, 'c', 1, '2025-01-01 00:00:00+00', null);"  # a row without a value
+        "insert into note values (4, 'below the watermark'), (6, 'third')"
     )
-    assert driver.run() == [(3, 1, 1, 1)]
-    assert driver.run() == []  # the same table again
+    assert driver.run() == [(4, 1, 2, 1)]
+    assert driver.run() == []  # the same tables again
+    assert postgres.run(NOTED) == [["3", "first"], ["5", "second"], ["6", "third"]]
     assert postgres.run(SPENT) == [["a", "11.75", "2025-01-01 00:00:00+00"]]
     assert postgres.run(CHANGES) == CHANGED
     (bad,) = (folder / "state" / "quarantine").rglob("*.jsonl")
@@ -140,7 +160,7 @@ def _rounds(postgres: Server, driver: Driver, folder: Path) -> None:
     assert postgres.run(SPENT) == [["a", "11.75", "2025-01-01 00:00:00+00"]]
     assert postgres.run(CHANGES) == CHANGED
     # Each sink has its epoch in the database, and nothing else is left there.
-    assert postgres.run("select epoch from tidelog_epochs") == [["1"], ["1"]]
+    assert postgres.run("select epoch from tidelog_epochs") == [["1"], ["1"], ["1"]]
     left = postgres.run("select tablename from pg_tables where tablename like 'tidelog%'")
     assert left == [["tidelog_epochs"]]
     postgres.run("alter table payment rename column amount to value")

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.seeds import seeded
-from tests.spark.piping import Folder
+from tests.spark.piping import PLACEMENTS, Folder
 from tests.spark.upserted import KEYS, PROGRAM, Event, Model, cut, some_events
 from tidelog.errors import DataError, UsageError
 from tidelog.spark import Pipeline, Sink, Source
@@ -23,10 +23,6 @@ from tidelog.spark import Pipeline, Sink, Source
 pytestmark = pytest.mark.sampled(7)
 
 START = dt.datetime(2026, 1, 1)
-PLACEMENTS: dict[str, dict[str, Any]] = {
-    "driver": {"placement": "driver"},
-    "sharded": {"placement": "sharded", "shards": 2},
-}
 
 
 class Upserts:

@@ -47,7 +47,7 @@ from tidelog.spark.view_changes import EPOCH, OP, ViewChange, as_insertions, net
 if TYPE_CHECKING:
     from tidelog.spark.placements import Placement
 
-FEW = 200_000
+FEW = 50_000
 """Rows up to which one task writes them, to one file."""
 _SPARK = ("grpc", "py4j", "pyspark")  # where Spark's errors are defined
 
