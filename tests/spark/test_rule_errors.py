@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.spark.piping import Folder
+from tests.spark.piping import PLACEMENTS, Folder
 from tidelog.errors import DataError, UsageError
 from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Program
-from tidelog.spark import Pipeline, rule_errors
+from tidelog.spark import Pipeline, Sink, rule_errors
 from tidelog.spark.epoch_changes import EpochChanges
 from tidelog.spark.placement_driver import DriverPlacement, with_offsets
 
@@ -102,23 +104,27 @@ def test_a_deletion_that_fails_is_an_error(tmp_path: Path) -> None:
 
 
 EVENTS = """
-.decl event(id: number, at: timestamp)
-.decl total(n: number)
-total(n) :- n = count : { event(_, _) }.
+.decl event(id: number, at: timestamp, key: number)
+.decl total(key: number, n: number)
+total(k, n) :- event(_, _, k), n = count : { event(_, _, k) }.
 """
 
 
-def test_old_rows_are_deleted(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_old_rows_are_deleted(spark: Any, tmp_path: Path, placement: str) -> None:
     folder = Folder(tmp_path, EVENTS)
+    keys: dict[str, Any] = {"state": tmp_path / "state", **PLACEMENTS[placement]}
     source = folder.source("event", "csv", retain="2d", retain_by="at")
+    sink = Sink("event", what="changes", path=str(tmp_path / "out"))
 
     def day(file: str, *rows: tuple[int, str]) -> tuple[int, int, int, set[int]]:
-        text = "".join(f"{id},2026-03-{at}\n" for id, at in rows)
+        text = "".join(f"{id},2026-03-{at},{id % 2}\n" for id, at in rows)
         folder.write(f"event/{file}", text)
-        with Pipeline(EVENTS, state=tmp_path / "state", sources=[source]) as pipeline:
+        with Pipeline(EVENTS, sources=[source], sinks=[sink], **keys) as pipeline:
             (done,) = pipeline.run(spark)
-            held = {row[0] for row in pipeline.database.view("event")}
-            assert set(pipeline.database.view("total")) == {(len(held),)}
+            held = {row["id"] for row in pipeline.table("event").to_pylist()}
+            per_key = {row["key"]: row["n"] for row in pipeline.table("total").to_pylist()}
+            assert per_key == Counter(id % 2 for id in held)
             assert done.received == done.accepted + done.quarantined
             return done.inserted, done.deleted, done.late, held
 
@@ -129,9 +135,9 @@ def test_old_rows_are_deleted(spark: Any, tmp_path: Path) -> None:
     assert day("c", (5, "05T00:00:01"), (6, "05T00:00:01")) == (2, 2, 0, {3, 5, 6})
     assert day("d", (7, "03T00:00:00"), (8, "03T12:00:00")) == (1, 0, 1, {3, 5, 6, 8})
     assert day("e", (9, "20T00:00:00")) == (1, 4, 0, {9})
-    with Pipeline(EVENTS, state=tmp_path / "state", sources=[source]) as pipeline:
-        changes = dict(pipeline.database.changes("event", 3))
-        assert {row[0] for row in changes[4].deleted} == {3, 5, 6, 8}, "as deletions"
+    changes = pq.read_table(tmp_path / "out").to_pylist()
+    last = {(row["op"], row["id"]) for row in changes if row["epoch"] == 4}
+    assert last == {("+", 9), *(("-", id) for id in (3, 5, 6, 8))}, "as deletions"
 
 
 def test_what_cannot_be_retained_is_refused(tmp_path: Path) -> None:

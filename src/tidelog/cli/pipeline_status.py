@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.spark.failures import recorded
 from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.pipeline_file import read_pipeline_file
-from tidelog.spark.retention import RETAINED, late_rows
+from tidelog.spark.retained_time import RETAINED, late_rows
 from tidelog.spark.state_folder import FAILURES
 
 if TYPE_CHECKING:

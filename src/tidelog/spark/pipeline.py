@@ -44,6 +44,7 @@ from tidelog.spark.polling import Polled, Polling
 from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.replaying import Replay, Replayed
 from tidelog.spark.restarting import RestartedStream
+from tidelog.spark.retained_time import RetainedTime
 from tidelog.spark.retention import Retention
 from tidelog.spark.retries import Clock, Outage, Retry
 from tidelog.spark.rule_errors import ON_RULE_ERROR
@@ -104,7 +105,7 @@ class Pipeline:
             },
         )  # fmt: skip
         one_of("on_rule_error", on_rule_error, ON_RULE_ERROR)
-        only = needs_driver(on_rule_error, sources)
+        only = needs_driver(on_rule_error)
         if only and placement == "auto" and shards is None and existing(self._state) is None:
             placement = "driver"
         self.chosen = choose(self._own_program, self._state, placement, shards, sources)
@@ -120,9 +121,9 @@ class Pipeline:
         """The program with the relations that upserts need."""
         self._program = with_offsets(self._keyed_program)
         self._retention = [
-            Retention(source, self._program.records)
+            Retention(source, time, self._program.records)
             for source in self._sources
-            if source.spec.retain
+            if (time := RetainedTime.of(source)) is not None
         ]
         names = named([s.name or f"{s.view}-{s.what}-{s.format}" for s in sinks])
         self._sinks: list[SinkRun] = []

@@ -36,6 +36,7 @@ from tidelog.spark.epoch_changes import Applied, EpochChanges, Given, table_of
 from tidelog.spark.epoch_input import EpochInput
 from tidelog.spark.frames import to_frame
 from tidelog.spark.quarantine import Quarantine
+from tidelog.spark.retained_time import RETAINED, RetainedTime, newest_time, retained_offsets
 from tidelog.spark.shard_epoch import EpochWork, in_this_process
 from tidelog.spark.shard_frames import change_in_files, view_frame
 from tidelog.spark.shard_job import BySpark, Runner, checked_answers, here
@@ -184,7 +185,7 @@ class ShardedPlacement(CommittedOffsets):
         checks = tuple(
             SourceCheck(
                 p.tag, p.source.name, p.source.relation.name, p.source.spec.mode, p.source.shape,
-                p.source.conversion, p.part.drift,
+                p.source.conversion, p.part.drift, RetainedTime.of(p.source),
             )
             for p in epoch.parts
         )  # fmt: skip
@@ -199,6 +200,7 @@ class ShardedPlacement(CommittedOffsets):
                 counts = RowCounts(received, received - bad, bad)
                 if received:
                     changes.counts[name] = changes.counts.get(name, RowCounts()) + counts
+        self._note_times(heads, changes)
         nothing = not any(any(head["given"]) or head["views"] for head in heads)
         if nothing and not any(changes.offsets.values()):
             forget()  # the same snapshot again: the files of this epoch are not named
@@ -213,10 +215,24 @@ class ShardedPlacement(CommittedOffsets):
                 if drift != self.offsets(source.name).get(DRIFT, ""):
                     changes.offsets[source.name] = {**changes.offsets[source.name], DRIFT: drift}
 
+    def _note_times(self, heads: Sequence[Mapping[str, Any]], changes: EpochChanges) -> None:
+        """Commit the newest times of sources that forget old rows, and count those too late."""
+        known = self.offsets(RETAINED)
+        offsets: dict[str, str] = {}
+        for source, newest in (heads[0]["newest"] if heads else {}).items():  # the same in all
+            late = sum(head["late"].get(source, 0) for head in heads)
+            changes.late += late
+            offsets |= retained_offsets(known, source, newest, late)
+        if offsets:
+            changes.offsets[RETAINED] = offsets
+
     def _epoch_work(self, checks: tuple[SourceCheck, ...]) -> EpochWork:
         last = self._last
         epoch = self._first_epoch if last is None else last.epoch + 1
-        return EpochWork(self._work(), epoch, self._watched, checks, str(self._quarantine))
+        known = self.offsets(RETAINED)
+        times = {check.name: newest_time(known, check.name) for check in checks}
+        newest = {name: time for name, time in times.items() if time is not None}
+        return EpochWork(self._work(), epoch, self._watched, checks, str(self._quarantine), newest)
 
     def _commit_answers(
         self, epoch: int, answers: Sequence[tuple[int, dict[str, Any]]], changes: EpochChanges

@@ -63,11 +63,9 @@ def point_to(state: Path, name: str, folder: Path) -> None:
     replace_text(state / _POINTER, text)
 
 
-def needs_driver(on_rule_error: str, sources: Sequence[Source]) -> str:
+def needs_driver(on_rule_error: str) -> str:
     """Say which setting needs the placement `driver`; empty if none does."""
-    if on_rule_error == "quarantine":
-        return '`on_rule_error = "quarantine"`'
-    return "`retain`" if any(source.retain for source in sources) else ""
+    return '`on_rule_error = "quarantine"`' if on_rule_error == "quarantine" else ""
 
 
 def choose(

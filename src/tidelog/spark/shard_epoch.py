@@ -23,6 +23,7 @@ from tidelog.io.columns import CheckedTable, is_columnar
 from tidelog.sharding.key_relations import Upsert, is_hidden
 from tidelog.sharding.sharding import Variant
 from tidelog.spark.ordering import sorted_places
+from tidelog.spark.shard_retention import ShardRetention
 from tidelog.spark.shard_routing import AT, KEY, SIGN, SourceCheck
 from tidelog.spark.shard_task import (
     Work,
@@ -58,6 +59,8 @@ class Arrived:
     """Accepted rows by number of the source."""
     received: dict[str, int] = field(default_factory=dict)
     bad: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
+    """The newest time of sources that forget old rows, by number of the source."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class EpochWork:
     checks: tuple[SourceCheck, ...]
     quarantine: str
     """The folder of the quarantine."""
+    newest: Mapping[str, int] = field(default_factory=dict)
+    """The newest times before the epoch, of sources that forget old rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do the epoch in the shard of a partition."""
@@ -95,13 +100,15 @@ def arrived(batches: Iterator[pa.RecordBatch], checks: Sequence[SourceCheck]) ->
 
     found = Arrived()
     for batch in batches:
-        numbers, received, bad = (batch.column(i).to_pylist() for i in (1, 2, 3))
+        numbers, received, bad, newest = (batch.column(i).to_pylist() for i in (1, 2, 3, 4))
         for i, number in enumerate(numbers):
             name = checks[number].name
             found.received[name] = found.received.get(name, 0) + received[i]
             if bad[i]:
                 found.bad.setdefault(name, []).extend(json.loads(bad[i]))
-            data = batch.column(4)[i].as_buffer()
+            if newest[i] is not None:
+                found.newest[number] = max(newest[i], found.newest.get(number, newest[i]))
+            data = batch.column(5)[i].as_buffer()
             if data is not None and data.size:
                 found.tables.setdefault(number, []).append(pa.ipc.open_stream(data).read_all())
     return found
@@ -124,12 +131,15 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
     state = work.state
     program, router = router_of(state.program, state.program_name, state.sides)
     counting = router.sharding.grid.counts
+    retention = ShardRetention(work.checks, work.newest, came.newest)
     if state.refs is None:
-        shard, done = _bootstrap(work, number, program, router, came)
+        shard, done = _bootstrap(work, number, program, router, came, retention)
     else:
         shard = opened(state, number)
         shard.watched = frozenset(work.watched)
         encoded = _encoded(shard, came, work.checks, program, router, number)
+        stored = shard.engine.catalog.given
+        encoded = retention.apply(encoded, router, number, stored.__getitem__)
         done = shard.apply(work.epoch, encoded)
     keep(state, number, shard)
     given = [0, 0]
@@ -146,6 +156,8 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
         "views": {},
         "received": came.received,
         "bad": {name: len(rows) for name, rows in came.bad.items()},
+        "newest": retention.newest,
+        "late": retention.late,
     }
     for name in work.watched:
         variant = router.sharding.shown[name]
@@ -161,7 +173,12 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
 
 
 def _bootstrap(
-    work: EpochWork, number: int, program: Program, router: Router, came: Arrived
+    work: EpochWork,
+    number: int,
+    program: Program,
+    router: Router,
+    came: Arrived,
+    retention: ShardRetention,
 ) -> tuple[Shard, ShardDone]:
     from tidelog.durable.files import Files
     from tidelog.engine.kernel import KernelEngine
@@ -171,7 +188,9 @@ def _bootstrap(
     own = program_of(state.program, state.program_name, state.sides, number)
     engine = KernelEngine.empty(own)
     pieces = _pieces(came, work.checks, program, router, number, engine.state.codec)
-    given = {name: last_write_wins(found)[0] for name, found in pieces.items()}
+    encoded = {name: last_write_wins(found) for name, found in pieces.items()}
+    encoded = retention.apply(encoded, router, number, None)
+    given = {name: inserted for name, (inserted, _) in encoded.items()}
     tables = {n: came.tables[n] for n in came.tables if work.checks[n].shape.keys}
     shard = _Upserts(program, router, number, engine.state.codec, None)
     given |= {n: rows for n, (rows, _) in shard.changes(tables, work.checks).items()}

@@ -1,9 +1,10 @@
 """Send rows to their shards: the first half of a sharded epoch, in Spark tasks.
 
 A task takes some of the rows that Spark reads, checks them, and finds the shards that need each
-row. Upserts go to every shard. What goes to one shard is one Arrow stream: Spark's shuffle moves a
-few large values instead of many rows. `repartitionById` then brings everything for shard i to
-partition i, where a second task takes it (shard_epoch.py).
+row. Upserts go to every shard, and so does the newest time of a source with `retain`. What goes to
+one shard is one Arrow stream: Spark's shuffle moves a few large values instead of many rows.
+`repartitionById` then brings everything for shard i to partition i, where a second task takes it
+(shard_epoch.py).
 
     read ──► check ──► route ──► shuffle ──► apply
     Spark    ▼         shard, data           one engine a shard
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.io.conversion import ConversionOptions
 from tidelog.spark.envelopes import ORDERED, Shape
 from tidelog.spark.ordering import SourceFile, order_keys
+from tidelog.spark.retained_time import RetainedTime
 from tidelog.spark.shard_task import as_bytes, count_of, router_of
 from tidelog.spark.worker_process import begin_task
 
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
     from tidelog.spark.checking import Checked, Checker
     from tidelog.spark.union import Columns
 
-SCHEMA = "shard int, source int, received long, bad string, data binary"
+SCHEMA = "shard int, source int, received long, bad string, newest long, data binary"
 SIGN, AT, KEY = "tidelog +", "tidelog at", "tidelog key"
 """Columns beside those of the relation: whether a row is inserted, its sequence, its order."""
 _ROWS_AT_ONCE = 1 << 17
+Sent = tuple[int, int, int, str | None, int | None, bytes]
+"""A row of the shuffle: shard, source, received rows, bad rows, newest time, data."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class SourceCheck:
     shape: Shape
     conversion: ConversionOptions
     drift: str = ""
+    retained: RetainedTime | None = None
 
 
 @dataclass(frozen=True)
@@ -67,18 +72,19 @@ class RouteRows:
         from tidelog.spark.union import split
 
         begin_task()
+        kinds = {
+            "shard": pa.int32(), "source": pa.int32(), "received": pa.int64(),
+            "bad": pa.string(), "newest": pa.int64(), "data": pa.binary(),
+        }  # fmt: skip
         routing = _Routing(self)
         for table in _collected(batches):
             for tag, rows in split(table, self.columns).items():
                 found = list(routing.parts(tag, rows))
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([part[i] for part in found], kind)
-                        for i, kind in enumerate(
-                            (pa.int32(), pa.int32(), pa.int64(), pa.string(), pa.binary())
-                        )
-                    ],
-                    names=["shard", "source", "received", "bad", "data"],
+                yield pa.RecordBatch.from_pydict(
+                    {
+                        name: pa.array([part[i] for part in found], kind)
+                        for i, (name, kind) in enumerate(kinds.items())
+                    }
                 )
 
 
@@ -106,23 +112,27 @@ class _Routing:
         self._checkers: dict[int, Checker] = {}
         self._shards = count_of(task.sides)
 
-    def parts(self, tag: int, rows: pa.Table) -> Iterator[tuple[int, int, int, str | None, bytes]]:
-        """Yield shard, source, number of received rows, bad rows and data."""
+    def parts(self, tag: int, rows: pa.Table) -> Iterator[Sent]:
+        """Yield what goes to each shard."""
         number, check = self._checks[tag]
         checked = self._checker(tag, check).check(rows, self._task.files, check.drift)
         bad = json.dumps([asdict(row) for row in checked.bad], default=str) if checked.bad else None
-        yield number % self._shards, number, checked.received, bad, b""
+        yield number % self._shards, number, checked.received, bad, None, b""
         table = self._accepted(check, checked, rows)
         if not table.num_rows:
             return
+        if check.retained is not None:
+            newest = int(check.retained.times(table).max())
+            for shard in range(self._shards):
+                yield shard, number, 0, None, newest, b""
         if check.shape.keys:
             # The row that is replaced may be in any shard, whatever the columns of the new one.
             data = as_bytes(table)
             for shard in range(self._shards):
-                yield shard, number, 0, None, data
+                yield shard, number, 0, None, None, data
             return
         for shard, part in routed_table(self._router, check.relation, table):
-            yield shard, number, 0, None, as_bytes(part)
+            yield shard, number, 0, None, None, as_bytes(part)
 
     def _checker(self, tag: int, check: SourceCheck) -> Checker:
         from tidelog.spark.checking import Checker
