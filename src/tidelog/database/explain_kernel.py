@@ -21,6 +21,9 @@ from tidelog.plan.body import LoweredRule
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Aggregation, Layer
 from tidelog.plan.order import Stats
+from tidelog.plan.theta.drawing import drawn
+from tidelog.plan.theta.join_tree import analyse_joins
+from tidelog.plan.theta.query import theta_query
 from tidelog.store.catalog import Catalog
 from tidelog.store.codec import Codec
 
@@ -123,7 +126,19 @@ class KernelDetails:
                         continue
                     cost = sum(stage.program.plan.cost for stage in way.join.stages)
                     lines.append(f"  {way.when}: {_steps(words, way.join)}  (cost {_cost(cost)})")
+                lines += [f"  {line}" for line in self._join_tree(words, rule)]
         return lines
+
+    def _join_tree(self, words: RuleWords, rule: LoweredRule) -> list[str]:
+        """Return the shape of a join with inequalities; nothing for other rules.
+
+        It says how the result could be represented. The strategy is that of the relation.
+        """
+        query = theta_query(rule, words.condition, lambda number: words.atom(rule.atoms[number]))
+        if query is None or not query.joins_by_inequality:
+            return []
+        title, *tree = drawn(analyse_joins(query))
+        return [f"shape: {title}", *(f"  {line}" for line in tree)]
 
     def _words(self, rule: LoweredRule) -> RuleWords:
         return RuleWords(rule, self._catalog.lowered.relations, self._program.records)

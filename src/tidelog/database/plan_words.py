@@ -47,7 +47,7 @@ class RuleWords:
     def rule(self) -> str:
         """Return the rule as the kernel has it: what lowering made is not in the program."""
         body = [self.atom(a) for a in self._rule.atoms]
-        body += [self._condition(c) for c in self._rule.conditions if not self._is_silent(c)]
+        body += [self.condition(c) for c in self._rule.conditions if not self._is_silent(c)]
         return f"{self.atom(self._rule.head)} :- {', '.join(body)}."
 
     def atom(self, atom: AtomUse) -> str:
@@ -70,7 +70,7 @@ class RuleWords:
         """Return what Python computes between two joins."""
         said = []
         for condition in conditions:
-            text = self._condition(condition)
+            text = self.condition(condition)
             name = self._named.get(condition.into) if isinstance(condition, Assign) else None
             said.append(text if name is None else f"{name} = {text}")
         return f"in Python {', '.join(said)}"
@@ -124,11 +124,12 @@ class RuleWords:
                 case Absent(number):
                     yield f"check {self.atom(plan.atoms[number])}"
                 case Iterate(count):
-                    yield f"each {self._condition(count)}"
+                    yield f"each {self.condition(count)}"
                 case Compute(what, binds) if not self._is_silent(what, binds=binds):
-                    yield f"{'compute' if binds else 'check'} {self._condition(what)}"
+                    yield f"{'compute' if binds else 'check'} {self.condition(what)}"
 
-    def _condition(self, condition: Condition) -> str:
+    def condition(self, condition: Condition) -> str:
+        """Return a condition."""
         match condition:
             case Assign(into, value) if into in self._made:
                 return self._value(value)
