@@ -1,4 +1,4 @@
-"""Failures that something may excuse: the relations that plan/failing.py makes.
+"""Failures that something may excuse: the relations that plan/failure_rules.py makes.
 
     p(g, s) :- q(g), n = count : { r(g, _) }, s = sum x : { t(g, x) }, n < 2.
 

@@ -9,8 +9,8 @@
 Semigroups are maintained by scan trees (maintain/scans.py). Python is called for each group that
 changes, and for a sum once for each changed row.
 
-A function may fail in a group, and something may excuse it (plan/failing.py). Such a group has no
-result row, and is added up from its rows when it changes.
+A function may fail in a group, and something may excuse it (plan/failure_rules.py). Such a group
+has no result row, and is added up from its rows when it changes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ however large the groups are, and the result does not depend on earlier rows.
 
 A sum of whole numbers that leaves the range of its type has no value. Where something may excuse
 that, the group becomes a row of another relation, from which the errors are derived
-(plan/failing.py); otherwise it is an error at once. The exact sum is stored in any case.
+(plan/failure_rules.py); otherwise it is an error at once. The exact sum is stored in any case.
 
 `Siblings` maintains several aggregates of the same rows and groups together.
 """

@@ -23,7 +23,7 @@ Some constructs become relations of their own, with `@` in their names:
   on its values, not on how often the body finds them, so the source of `setof` has no columns but
   the group and the value. Sums over the same rows and groups are one relation (plan/siblings.py).
   Groups without a value are a relation, and so are the rows in which that is an error
-  (plan/failing.py).
+  (plan/failure_rules.py).
 - If only a recursion binds the groups of an aggregate in its own rules, and the source depends on
   them, the wanted groups and the computed groups become two relations (`GroupedRecursion` in
   plan/lowered.py).

@@ -67,7 +67,7 @@ class Layer:
     aggregation: Aggregation | None = None
     recompute: GroupedRecursion | None = None
     judges: bool = False
-    """Whether the relation has rows only where something has failed (plan/failing.py)."""
+    """Whether the relation has rows only where something has failed (plan/failure_rules.py)."""
     errors_of: str | None = None
     """The relation of failures, if the rows here are those of them that are errors."""
 

@@ -33,7 +33,9 @@ from tidelog.plan.aggregates import (
     term_can_fail,
 )
 from tidelog.plan.body import OnFailure
-from tidelog.plan.failing import Family, Judgement, Placed, excuses, matters_without
+from tidelog.plan.excuses import Family, excuses, matters_without
+from tidelog.plan.failure_conditions import Placed
+from tidelog.plan.failure_rules import Judgement
 from tidelog.plan.lowered import Aggregation
 from tidelog.plan.redundant import without_redundant_atoms
 from tidelog.source import Span
