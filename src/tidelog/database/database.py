@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 class Database:
-    """Keeps the views of a program fresh while its facts change.
+    """Maintains the views of a program while its facts change.
 
-    `program` is the text of a program, a Path to one, or a checked `Program`. `facts` gives rows to
-    start with, by relation. This is not the same as inserting them later: the rules are never
+    `program` is the text of a program, a Path to one, or a checked `Program`. `facts` has the first
+    given rows, by relation. This is not the same as inserting them later: the rules are never
     evaluated on empty relations, where an average would divide by 0. `engine` is "kernel", which
     maintains views incrementally, or "reference", which re-evaluates the program in every epoch.
     `progress` is called with a `Progress` a few times a second while the kernel works; an exception
@@ -113,7 +113,7 @@ class Database:
 
     @property
     def engine(self) -> str:
-        """The name of the engine underneath."""
+        """The name of the engine."""
         return self._core.engine.name
 
     def given_count(self, relation: str) -> int:
@@ -153,7 +153,7 @@ class Database:
 
     @staticmethod
     def reader(path: str | Path, *, verify: bool = True) -> DatabaseReader:
-        """Return the views of the durable database in a folder, for reading beside its writer."""
+        """Return the views of a durable database, to be read while another process writes to it."""
         from tidelog.database.reader import DatabaseReader
 
         return DatabaseReader(path, verify=verify)
@@ -166,7 +166,7 @@ class Database:
 
     @property
     def state(self) -> StateReport | None:
-        """What the files of the database hold; None for one that is in memory only."""
+        """What the files of the database contain; None for one that is in memory only."""
         writer = self._core.state_writer
         return None if writer is None else writer.report()
 
@@ -196,7 +196,7 @@ class Database:
             writer.snapshot()
 
     def close(self) -> None:
-        """Sync everything to the disk, and let others write. A closed database can be read."""
+        """Sync everything to disk, and release the folder. A closed database can still be read."""
         if self._core.state_writer is not None:
             self._core.state_writer.close()
 
@@ -227,5 +227,5 @@ def open_database(
 
 
 def kernel_of(database: Database) -> KernelEngine:
-    """Return the kernel engine under a database: for pipelines, measurements and tests."""
+    """Return the kernel engine of a database: for pipelines, measurements and tests."""
     return database._core.kernel

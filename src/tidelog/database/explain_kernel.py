@@ -258,7 +258,7 @@ def details_without_data(program: Program) -> KernelDetails:
 
 
 class _Imagined(Catalog):
-    """A catalog of relations that have no rows yet, but will have."""
+    """A catalog without rows, whose statistics assume some."""
 
     def stats(self, name: str) -> Stats:
         return Stats(_ROWS, (_DISTINCT,) * max(1, len(self.types(name))))

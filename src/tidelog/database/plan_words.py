@@ -24,7 +24,7 @@ _SIGNS = {signature.op: sign for sign, signature in INFIX.items()}
 
 
 class RuleWords:
-    """Speaks about one rule: its slots, atoms and conditions."""
+    """Describes one rule in words: its slots, atoms and conditions."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class RuleWords:
         records: Mapping[str, tuple[Field, ...]],
     ) -> None:
         self._rule, self._relations, self._records = rule, relations, records
-        # Values on the way have no names of their own: they are shown by what they are, or by the
-        # variable that they are equal to.
+        # Intermediate values have no names. They are shown as expressions, or as the variable
+        # that they are equal to.
         self._made: dict[str, str | FunctorCall] = {}
         self._named: dict[str, str] = {}
         for condition in rule.conditions:
@@ -45,7 +45,7 @@ class RuleWords:
                     self._named.setdefault(value, into)
 
     def rule(self) -> str:
-        """Return the rule as the kernel has it: what lowering made is not in the program."""
+        """Return the lowered rule as text; it may have parts that are not in the program."""
         body = [self.atom(a) for a in self._rule.atoms]
         body += [self.condition(c) for c in self._rule.conditions if not self._is_silent(c)]
         return f"{self.atom(self._rule.head)} :- {', '.join(body)}."

@@ -85,5 +85,5 @@ class DatabaseReader:
 
 
 def open_reader(path: str | Path, *, verify: bool = True) -> DatabaseReader:
-    """Return the views of the durable database in a folder, for reading beside its writer."""
+    """Return the views of a durable database, to be read while another process writes to it."""
     return DatabaseReader(path, verify=verify)

@@ -42,7 +42,7 @@ class Transaction:
         self._collect(self._inserted, relation, rows)
 
     def delete(self, relation: str, rows: Any) -> None:
-        """Delete rows from the given rows of a relation. Rows derived from them follow."""
+        """Delete rows from the given rows of a relation. Derived rows are updated at the commit."""
         self._collect(self._deleted, relation, rows)
 
     def _collect(self, into: dict[str, Requested], relation: str, rows: Any) -> None:
@@ -94,7 +94,7 @@ class Transaction:
     def _requested(self) -> tuple[dict[str, Requested], dict[str, Requested]]:
         """Return what to insert and what to delete, without the rows that are in both.
 
-        Where both are tables the engine does that, after sorting them.
+        If both are tables, the engine removes these rows, after sorting.
         """
         inserted, deleted = self._inserted, self._deleted
         if not inserted or not deleted:

@@ -118,8 +118,8 @@ class View(Rows):
     def aggregate(self, op: str, column: str | None = None, /, **where: Any) -> Any:
         """Return the "count", or the "min", "max", "sum" or "mean" of a column, over some rows.
 
-        Or what a semigroup makes of the column that was registered by `tidelog.aggregate`: it
-        combines values by the column with a range first, then as rows are sorted.
+        `op` can also be a semigroup that was registered by `tidelog.aggregate`. It combines the
+        values in the order of the column with a range, then in the order of the rows.
 
         Rows are chosen by the columns named: by a value that they have there, or by a range,
         `day=slice(low, high)`, from `low` up to but excluding `high`; None leaves a side open.

@@ -35,7 +35,7 @@ class TreeAnswers:
         self._codec, self._types, self._stored = codec, types, stored
 
     def answer(self, question: Question) -> Any:
-        """Return the answer in O(log n), the first one to build trees aside."""
+        """Return the answer in O(log n), except for the first one, which builds the trees."""
         column = question.column
         ranged = question.at_hand
         kinds = {self._types[c].kind for c in (column, ranged) if c is not None}

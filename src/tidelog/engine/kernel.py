@@ -62,7 +62,7 @@ class KernelEngine:
         self._program = program
         self._expects_updates = expects_updates
         self.observer: EpochObserver = NoObserver()
-        """Is called at the steps of each epoch."""
+        """It is called at the steps of each epoch."""
         functional = frozenset(r.name for r in program.relations.values() if r.functional)
         self._catalog = Catalog(lower(program), Codec(program.records), functional)
         self._catalog.meter = Meter(progress, limits)
@@ -151,7 +151,7 @@ class KernelEngine:
                 self.last_epoch = EpochReport(0, time.perf_counter() - start, count, 0, layers)
                 return
             except EvaluationError:
-                # Two values for one key often are the reason: that is the better message.
+                # Two values for one key are often the cause, and a better message.
                 self._functional.check(new_only=False)
                 raise
             except DomainOverflow as overflow:
@@ -394,7 +394,7 @@ class KernelEngine:
         return found
 
     def check(self) -> None:
-        """Assert that all that is stored is sound: a debugging aid, as slow as it likes."""
+        """Assert the invariants of all that is stored. A debugging aid, and slow."""
         for relation in self._catalog.everything():
             relation.check()
         while True:
@@ -414,14 +414,14 @@ class _ProbedError(Exception):
 
 
 class _Probe(NoObserver):
-    """Notes which rows views gain in an epoch, and undoes it."""
+    """Records which rows an epoch inserts into views, and undoes the epoch."""
 
     def __init__(self, catalog: Catalog, views: Collection[str]) -> None:
         self._catalog, self._views = catalog, views
         self.rows: dict[str, Array] = {}
 
     def computed(self) -> None:
-        """Note the rows."""
+        """Record the rows, and end the epoch."""
         for name in self._views:
             relation = self._catalog.relations[name]
             self.rows[name] = relation.ordinals(relation.delta.inserted)
@@ -429,7 +429,7 @@ class _Probe(NoObserver):
 
 
 def _strategy(catalog: Catalog, layer: Layer) -> Strategy | None:
-    """Return what maintains a layer; None if its relations have no rules."""
+    """Return the strategy that maintains a layer; None if its relations have no rules."""
     if layer.recompute is not None:
         return Recompute(catalog, layer, _strategy)
     if layer.aggregation is not None:

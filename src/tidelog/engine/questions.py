@@ -16,7 +16,7 @@ from tidelog.values.types import Kind, Row, Type
 
 OPS = ("count", "min", "max", "sum", "mean")
 SUMMED = frozenset({Kind.NUMBER, Kind.UNSIGNED, Kind.DECIMAL, Kind.FLOAT})
-"""Kinds of which there are sums and means."""
+"""The kinds of values that have sums and means."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def from_rows(rows: Iterable[Row], question: Question, types: Sequence[Type], r:
 def _place(
     question: Question, types: Sequence[Type], records: Records
 ) -> Callable[[Row], tuple[Any, ...]]:
-    """Return what rows are combined in the order of: the column of the range, then the others."""
+    """Return the columns by which rows are ordered: that of the range, then the others."""
     first = () if question.at_hand is None else (question.at_hand,)
     columns = (*first, *(c for c in range(len(types)) if c not in first))
     keys = [(column, sort_key(types[column], records)) for column in columns]

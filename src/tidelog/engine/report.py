@@ -16,7 +16,7 @@ class LayerReport(NamedTuple):
 
     relations: tuple[str, ...]
     strategy: str
-    """`counting`, `elastic`, `sums`, `extremes`, `aggregate` or `recompute`."""
+    """The name of the strategy, such as `counting` or `elastic` (docs/python.md lists them)."""
     choice: str
     """`update`, `bootstrap` or `nothing to do`."""
     why: str

@@ -1,1 +1,1 @@
-"""How change flows: the strategies that maintain relations."""
+"""The strategies that maintain relations."""

@@ -112,11 +112,11 @@ class Elastic(Strategy):
         return self._switch.statistics()
 
     def restore_statistics(self, statistics: Mapping[str, float]) -> None:
-        """Take back what `statistics` returned."""
+        """Restore what `statistics` returned."""
         self._switch.restore_statistics(statistics)
 
     def restored(self) -> None:
-        """Note that the relations are in files, and nothing is planned."""
+        """Note that the relations are still in files, and no join is planned."""
         self._is_in_files = True
 
     def _read_files(self) -> None:

@@ -14,7 +14,7 @@ A round is an epoch of the private relations, and each layer is maintained by it
 a round costs what its new groups cost. Groups are only ever inserted: the value of one does not
 depend on others, so what a round derives stays derived.
 
-The next epoch starts all over, and the rows are compared. This is for the rare recursion that
+The next epoch starts from scratch, and the rows are compared. This is for the rare recursion that
 `Elastic` cannot maintain.
 """
 

@@ -1,7 +1,7 @@
 """The interface of all strategies, and its defaults.
 
 A strategy maintains the relations of one layer. Rows, levels and counts live in the store.
-Whatever else a strategy has learnt, such as the time its last bootstrap took, are its `statistics`.
+Anything else that a strategy measures, such as the time of its last bootstrap, is in `statistics`.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Strategy(ABC):
         """Assert that the state is sound. A debugging aid, and slow."""
 
     def statistics(self) -> Mapping[str, float]:
-        """Return what the strategy has learnt, to be saved with the relations."""
+        """Return what the strategy has measured, to be saved with the relations."""
         return {}
 
     def restore_statistics(self, statistics: Mapping[str, float]) -> None:  # noqa: B027  optional
-        """Take back what `statistics` returned."""
+        """Restore what `statistics` returned."""
 
     def restored(self) -> None:  # noqa: B027  optional
         """Build what is not saved, after the relations have been restored from files."""

@@ -67,7 +67,7 @@ class Switch:
         return {"bootstrap_seconds": self.bootstrap_seconds, **self._per_row}
 
     def restore_statistics(self, statistics: Mapping[str, float]) -> None:
-        """Take back what `statistics` returned."""
+        """Restore what `statistics` returned."""
         self.bootstrap_seconds = statistics["bootstrap_seconds"]
         for kind in self._per_row:
             self._per_row[kind] = statistics[kind]

@@ -1,7 +1,7 @@
 """Writes each epoch of an engine to the log before the engine commits it.
 
-With `in_parts` the given rows are on their way to the disk while the views are computed
-(durable/log.py). If the epoch fails, the journal takes them back, so that nothing has happened.
+With `in_parts`, the given rows are written and synced while the views are computed
+(durable/log.py). If the epoch fails, the journal removes them from the log again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Journal:
             self.watermarks.note_written(entries)
 
     def undone(self) -> None:
-        """Take back what was written of an epoch that has failed."""
+        """Remove from the log what was written of an epoch that has failed."""
         begun, self._begun = self._begun, None
         if begun is not None:
             self.watermarks.note_unwritten(begun.entries)
@@ -92,10 +92,10 @@ class Journal:
     # --- opening ---
 
     def complete(self, given: EpochRecord, *, committed: bool) -> bool:
-        """Compute the views of an epoch that was found without them; return whether it counts.
+        """Compute the views of an epoch without a view part; return whether it is committed.
 
-        It was being committed when the machine stopped, or had just been. If it cannot be computed
-        it had not committed, and is cut off; unless it is known to be `committed`.
+        The machine stopped during its commit, or shortly after. If it cannot be computed, it was
+        not committed, and is cut off; unless it is known to be `committed`.
         """
         self._begun = given
         self._engine.observer = _ViewsOnly(self.computed)

@@ -24,7 +24,7 @@ class Settings:
     """How many seconds `at` and `changes` can go back, at least."""
     on_program_change: str = "refuse"
     verify: bool = True
-    """Whether opening recomputes the checksums of all that it maps."""
+    """Whether the checksums of mapped data are verified, when it is first read."""
     snapshot_bytes: int = 4 << 20
     """The smallest size of the log at which a snapshot starts."""
     step_bytes: int = 4 << 20

@@ -29,7 +29,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class StateReport:
-    """What the files of a durable database hold."""
+    """What the files of a durable database contain."""
 
     path: str
     epoch: int

@@ -43,7 +43,7 @@ def _manifest(files: Files) -> Manifest:
 
 @dataclass(frozen=True)
 class StateInfo:
-    """What the files of a database hold, without reading all of them."""
+    """What the files of a database contain, without reading all of them."""
 
     manifest: Manifest
     epoch: int
@@ -57,7 +57,7 @@ class StateInfo:
 
 
 def info(path: str | Path) -> StateInfo:
-    """Return what the files of a database hold."""
+    """Return what the files of a database contain."""
     files = Files(path)
     manifest = _manifest(files)
     saved = load_index(files, manifest.snapshot)

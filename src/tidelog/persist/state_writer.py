@@ -1,7 +1,7 @@
 """Writes the state of a database: a log of epochs, and snapshots in the background.
 
-The journal writes each epoch to the log before the engine commits it: if that fails, the epoch has
-not happened. When the log is long a snapshot starts, so that there is less to replay. It is written
+The journal writes each epoch to the log before the engine commits it: if that fails, the epoch is
+aborted. When the log is long a snapshot starts, so that there is less to replay. It is written
 in bounded steps, one at each commit. When all of it is on the disk, the manifest is replaced, and
 files that are not needed any more are removed. If a snapshot fails, nothing is lost: the log has
 everything.
@@ -123,7 +123,7 @@ class StateWriter:
         engine: KernelEngine,
         manifest: Manifest,
     ) -> StateWriter:
-        """Restore an empty engine from files, and go on from there.
+        """Restore an empty engine from files, and continue from there.
 
         Raises OtherShapeError, and leaves the engine empty, if this version stores the relations
         differently.
@@ -175,7 +175,7 @@ class StateWriter:
     # --- an epoch ---
 
     def committed(self) -> None:
-        """Do what can wait until an epoch is committed. Errors here do not fail the epoch."""
+        """Do the work that follows a commit. Errors here do not fail the epoch."""
         self._publish()
         if self._settings.durability == "periodic":
             self._start_syncing()
@@ -371,7 +371,7 @@ class StateWriter:
         self.snapshot()
 
     def close(self) -> None:
-        """Sync the log, and let others write."""
+        """Sync the log, and release the folder."""
         if self._closed.is_set():
             return
         self._closed.set()

@@ -136,9 +136,9 @@ class OnFailure(enum.Enum):
     RAISE = "raise"
     """It is an error."""
     SKIP = "skip"
-    """Nothing is derived: another rule judges the failure."""
+    """Nothing is derived. Another rule decides whether the failure is an error."""
     DERIVE = "derive"
-    """The head is derived there, and nowhere else. It must not depend on what has failed."""
+    """The head is derived only if the body fails. It must not depend on the failed value."""
 
 
 @dataclass(frozen=True)

@@ -142,9 +142,9 @@ class _Lowering:
         span: Span | None,
         fate: Fate = OnFailure.RAISE,
     ) -> None:
-        """Lower one rule; what it implies is added as well.
+        """Lower one rule, and add the relations that it needs.
 
-        `fate` is what becomes of failures in its body.
+        `fate` says what to do with failures in its body.
         """
         if any(isinstance(literal, p.Reduce) for literal in body):
             body = without_unused_columns(body, args, self.stratum_of(head), self.projection)
@@ -209,7 +209,7 @@ class _Lowering:
         )
 
     def _needs(self) -> dict[str, set[str]]:
-        """Return what each relation is computed from. Groups that have failed go with results."""
+        """Return what each relation reads. Failed groups count as part of the result relation."""
         beside = {a.failed: a.result for a in self.aggregations.values() if a.failed is not None}
         needs: dict[str, set[str]] = {name: set() for name in self.relations if name not in beside}
         for rule in self.rules:
@@ -235,7 +235,7 @@ class _Lowering:
     def _grouped_recursions(self, needs: Mapping[str, set[str]]) -> Iterator[set[str]]:
         """Yield the relations of each recursion that binds the groups of its own aggregates.
 
-        Relations that judge failures belong to it if they read what nothing else can see.
+        Relations of failures belong to it if they read its private relations.
         """
         fed = {
             name: {*read, self.groups[name]} for name, read in needs.items() if name in self.groups

@@ -1,7 +1,7 @@
 """Values of a pipeline file that are taken from the environment: `${NAME}`.
 
-They are secrets, as far as Tidelog knows. So a value is marked as taken: its `repr` is the name of
-the variable, and `scrub` puts the name in its place wherever a message quotes it.
+Tidelog treats them all as secrets. The `repr` of such a value is the name of its variable, and
+`scrub` replaces the value by that name wherever a message quotes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What fails now: sources, sinks, the streaming query. It is reported, and recorded for `status`.
+"""Current failures of sources, sinks and the streaming query: reported, and recorded for `status`.
 
 The record in the state folder has names, times and the kind of each error, but not its text: a
 database may quote rows in it.

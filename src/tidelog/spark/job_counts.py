@@ -25,7 +25,7 @@ class JobCounts:
 def counted_jobs(spark: Any, group: str) -> Iterator[JobCounts]:
     """Count the jobs of a block. A streaming query has a job group; other jobs get this one.
 
-    Spark Connect does not tell: the counts stay 0 there.
+    Spark Connect has no such numbers: the counts stay 0 there.
     """
     counts = JobCounts()
     context = context_of(spark)

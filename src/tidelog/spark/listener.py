@@ -1,6 +1,6 @@
 """A listener of Spark's streaming queries that also knows the epochs of a pipeline.
 
-Spark tells of each micro-batch on its listener bus: offsets, rates, durations. `MetricsListener`
+Spark reports each micro-batch on its listener bus: offsets, rates, durations. `MetricsListener`
 adds what the epoch did with it: rows accepted and quarantined, rows out, lag.
 """
 
@@ -17,7 +17,7 @@ try:
 except ImportError:  # all modules can be imported without PySpark
     StreamingQueryListener = object
 
-_KEPT = 100  # epochs whose progress has not been told yet
+_KEPT = 100  # epochs whose progress has not been reported yet
 
 
 class MetricsListener(StreamingQueryListener):  # type: ignore[misc]
@@ -42,7 +42,7 @@ class MetricsListener(StreamingQueryListener):  # type: ignore[misc]
             del self._epochs[batch]
 
     def onQueryProgress(self, event: Any) -> None:
-        """Tell of an epoch."""
+        """Report an epoch."""
         progress = event.progress
         if progress.name == self._name and (done := self._epochs.pop(progress.batchId, None)):
             self._tell(done, progress)

@@ -1,4 +1,4 @@
-"""Read small local files with Arrow: the same rows as by Spark, without a job.
+"""Read small local files with Arrow: the same rows as Spark would read, without a job.
 
 A job costs tens of milliseconds even for a few rows, and the driver needs the rows anyway. So a few
 megabytes of Parquet, CSV or JSON are read in this process, but only if Arrow and Spark read them

@@ -28,7 +28,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)

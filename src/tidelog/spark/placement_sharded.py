@@ -1,9 +1,9 @@
 """The placement `sharded`: the state in K shards, each an engine with its part of the rows.
 
 An epoch is one Spark job. Spark reads the rows, tasks check and route them (shard_routing.py), the
-shuffle brings them to their shards, and one task for each shard applies them (shard_epoch.py). When
+shuffle sends them to their shards, and one task for each shard applies them (shard_epoch.py). When
 all tasks have answered, one file that names what they have written commits the epoch
-(sharding/manifest.py). This process sees names and counts, and no rows.
+(sharding/manifest.py). This process sees names and counts, but no rows.
 
 This process and all of Spark's workers must see the files under the same path.
 """

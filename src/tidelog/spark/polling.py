@@ -1,7 +1,7 @@
 """Sources without a stream: when each is read, and what happens if it cannot be.
 
-A source that is away is tried again with growing waits (retries.py), while the others go on. What
-could not be read is never taken for an empty table: the relation stays as it is.
+A source that is unavailable is tried again with growing waits (retries.py), while the others
+continue. It is never taken for an empty table: its relation stays as it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Rows of the quarantine that fit now become an epoch; the others stay.
+"""Rows of the quarantine that are valid now become an epoch; the others stay.
 
-Rows fit that did not before when the declaration of the relation has changed, or `nulls` or
-`columns` of the source, or a rule on which they failed. They are checked by the same code as new
-rows. Texts that Spark could not parse stay, and so do rows of snapshots and rows with keys: what
-the source has now counts there.
+A row can become valid when the declaration of its relation changes, or `nulls` or `columns` of its
+source, or a rule on which it failed. Rows are checked by the same code as new ones. Rows that Spark
+could not parse stay, and so do rows of snapshots and rows with keys: there, only the current
+content of the source counts.
 
 A file of the quarantine and the epoch must change together. The rows that stay are written beside
 the file under a random name, the epoch commits that name, and then the file is replaced. If the

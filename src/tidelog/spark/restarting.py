@@ -1,6 +1,6 @@
-"""A streaming query that is started again when a source was away.
+"""A streaming query that is restarted after a source was unavailable.
 
-An error that cannot go away by waiting, such as one of a rule, ends the run instead.
+An error that a retry cannot fix, such as one of a rule, ends the run instead.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Trying again: how often, and how long to wait in between.
+"""Retries: how often, and how long to wait in between.
 
-What is outside of a pipeline can be away for a while: a database, a broker, a disk. An `Outage`
-says so. All other errors of Tidelog stay until somebody acts, so they are not tried again.
+External systems can be unavailable for a while: a database, a broker, a disk. This is an `Outage`.
+No other error of Tidelog is retried, because somebody has to fix its cause first.
 
     failures     1    2    3    4   ..          waits double, up to a bound, and vary by half,
-    wait         1    2    4    8   .. 60 s     so that many pipelines do not come back at once
+    wait         1    2    4    8   .. 60 s     so that many pipelines do not retry at once
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidelog.errors import DataError, TidelogError, UsageError
 from tidelog.spark.jobs import reason
 
 _LONGEST = 60.0  # seconds, unless the first wait is longer
-# Errors of Spark that are about the question, not about the answer.
+# Errors of Spark that mean a wrong request, not an outage.
 _LASTING = (
     "AnalysisException",
     "ParseException",
@@ -32,7 +32,7 @@ _LASTING = (
 
 
 class Outage(DataError):
-    """Something outside cannot be read or written now; later it may."""
+    """An external system cannot be read or written now, but perhaps later."""
 
 
 def outage(text: str, error: BaseException) -> DataError:
@@ -50,7 +50,7 @@ def outage(text: str, error: BaseException) -> DataError:
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Return whether an error cannot go away by waiting. Those of a user's function may."""
+    """Return whether a retry cannot fix an error. It may fix errors of a user's function."""
     return isinstance(error, TidelogError) and not isinstance(error, Outage)
 
 
@@ -111,7 +111,7 @@ class Attempts:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it cannot be helped by waiting."""
+        """Whether a retry cannot help."""
         return self.error is not None and is_lasting(self.error)
 
     @property
@@ -126,7 +126,7 @@ class Attempts:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to try. What cannot be helped is not tried again."""
+        """Whether it is time to try. If a retry cannot help, it never is."""
         return not self.is_lasting and not self.wait_seconds
 
     def failed(self, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""Rows on which a rule fails: found by halving, and quarantined.
+"""Rows on which a rule fails: found by bisection, and quarantined.
 
 A rule can fail on rows that fit: a division by zero, an overflow, two values for one key of a
 functional relation. The engine undoes the epoch then. With `on_rule_error = "quarantine"` the rows

@@ -1,6 +1,6 @@
-"""The Spark session of a pipeline: the one that is there, or a new one with settings for epochs.
+"""The Spark session of a pipeline: the active one, or a new one with settings for epochs.
 
-A pipeline is at home in Spark. A session that is active is used as it is. Otherwise one is started,
+An active session is used as it is. Otherwise one is started,
 and each setting comes from the first of these that has it:
 
     1. the options `--master` and `--remote`
@@ -146,7 +146,7 @@ def require_pyspark() -> None:
         ) from None
 
 
-# --- sessions that are there ---
+# --- existing sessions ---
 
 
 def _check_same_place(session: Any, master: str | None, remote: str | None) -> None:

@@ -4,8 +4,8 @@
     append          first the rows of the table, then added rows; an update or delete is an error
     snapshot        a batch with all rows of the table
 
-A change feed that is switched on late is no problem, because the stream begins with the table as it
-is: do not set `startingVersion` to a version without a feed. Within a version deletions come first:
+A change feed may be enabled after rows were written, because the stream begins with the table as it
+is. Do not set `startingVersion` to a version without a feed. Within a version deletions come first:
 a row that is both deleted and inserted exists afterwards.
 
 A version must not be split between micro-batches, because its insertions may come first. An

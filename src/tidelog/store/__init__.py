@@ -1,1 +1,1 @@
-"""What is remembered: values as codes, rows as words, relations as sorted runs."""
+"""Relations in memory: values as codes, rows as words, relations as sorted runs."""

@@ -1,6 +1,6 @@
-"""Runs and sums as they were, while epochs go on changing them.
+"""Runs and sums as of one epoch, while later epochs change them.
 
-A snapshot takes many commits to write, and has to show one moment. Rows of a run never move, so its
+A snapshot takes many commits to write, and has to show one epoch. Rows of a run never move, so its
 words can be read at any time. Marks and counts are overwritten in place: when an epoch commits, the
 values that it has overwritten are noted here, and the snapshot writes those.
 

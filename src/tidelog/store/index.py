@@ -225,7 +225,7 @@ class Index:
         )
 
     def widen_counts(self) -> None:
-        """Keep counts in 64 bits from now on."""
+        """Store counts in 64 bits from now on."""
         self._current = None
         for run in self.all_runs():
             if run.counts is not None and run.counts.dtype == np.int32:

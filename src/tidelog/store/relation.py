@@ -52,7 +52,7 @@ class StoredRelation:
         self.followers: dict[object, Follower] = {}
         """What else is computed from the rows; dropped when they are replaced outside of epochs."""
         self.attached: list[Attached] = []
-        """What a strategy keeps beside the rows; whoever writes to it calls `touch`."""
+        """What a strategy stores beside the rows; code that writes to it calls `touch`."""
         self.touched = False
         """Whether the current epoch has written here, or to what is attached."""
         self._cache_layout()
