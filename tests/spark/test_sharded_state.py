@@ -57,6 +57,7 @@ def through_a_shuffle(
                     "source": pa.array([source], pa.int32()),
                     "received": pa.array([len(table)], pa.int64()),
                     "bad": pa.array([None], pa.string()),
+                    "newest": pa.array([None], pa.int64()),
                     "data": pa.array([shard_task.as_bytes(table)], pa.binary()),
                 }
             )
