@@ -34,7 +34,7 @@ from tidelog.io.tabular import to_arrow
 from tidelog.spark import Sink, open_session
 from tidelog.spark.connectors import settings_for
 from tidelog.spark.frames import for_spark
-from tidelog.spark.sinks import SinkState
+from tidelog.spark.sink_state import SinkState
 
 SETTINGS = {
     "spark.driver.memory": "1g",

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.piping import PROGRAM, Folder, expected
-from tidelog.errors import DataError
+from tidelog.errors import DataError, UsageError
 from tidelog.spark import Sink, Source
 
 pytestmark = pytest.mark.sampled(6)
@@ -177,7 +177,7 @@ def test_nulls_are_refused_or_replaced(spark: Any, tmp_path: Path) -> None:
     (done,) = folder.run(spark, source, sinks=[])
     assert (done.received, done.quarantined) == (3, 1)
     assert folder.rows("p") == {(1, Decimal("0.10"), "none"), (2, Decimal("2.50"), "none")}
-    with pytest.raises(DataError, match=r"`nulls` .* names `t`, which"):
+    with pytest.raises(UsageError, match=r"`nulls` .* names `t`, which"):
         folder.pipeline(folder.source("p", "json", nulls={"t": "0"}))
 
 

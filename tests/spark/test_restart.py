@@ -15,7 +15,7 @@ from tidelog.spark import Pipeline
 from tidelog.spark.placement_driver import DriverPlacement
 from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.sink_files import FileWriter
-from tidelog.spark.sinks import SinkState
+from tidelog.spark.sink_state import SinkState
 
 pytestmark = pytest.mark.sampled(2)
 

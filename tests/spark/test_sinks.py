@@ -17,7 +17,7 @@ from pyarrow import csv, orc
 from tests.spark.piping import PROGRAM, Folder
 from tidelog import Program
 from tidelog.errors import DataError, StateError, UsageError
-from tidelog.spark import Sink, Source, sink_files, sinks
+from tidelog.spark import Sink, Source, sink_files, sink_run
 from tidelog.spark.sink_kafka import messages
 from tidelog.spark.sinks import writer
 
@@ -258,7 +258,7 @@ def test_partitions_and_parts(spark: Any, tmp_path: Path, monkeypatch: pytest.Mo
     ]
     assert (out / "t/x=1/part-00000-000000000001.csv").read_text() == "y\n2\n4\n"
     # Many rows are several files: those of a table have the epoch in their names.
-    monkeypatch.setattr(sinks, "FEW", 0)
+    monkeypatch.setattr(sink_run, "FEW", 0)
     many = Sink("reach", path=str(out / "many"))
     many_changes = Sink("reach", "changes", path=str(out / "many-changes"))
     folder.run(spark, source, sinks=[many, many_changes])

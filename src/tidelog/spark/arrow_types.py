@@ -1,7 +1,7 @@
 """Arrow types that Spark has, for the types of relations.
 
 Spark has no unsigned integers: they become decimals without a fraction, at any depth. A timestamp
-is a moment in UTC. Records are structs, and sets are arrays.
+is a moment in UTC, whatever time zone the session has. Records are structs, and sets are arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def spark_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_list(type_):
         return pa.list_(spark_type(type_.value_type))
     if pa.types.is_struct(type_):
-        return pa.struct([(field.name, spark_type(field.type)) for field in type_])
+        return pa.struct([field.with_type(spark_type(field.type)) for field in type_])
     return type_
 
 

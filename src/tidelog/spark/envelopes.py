@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidelog.errors import DataError, UsageError, did_you_mean
+from tidelog.errors import UsageError, did_you_mean
 from tidelog.logic.program import Relation
 from tidelog.spark.declared import Source
 from tidelog.spark.xxhash import xxhash64
@@ -76,34 +76,35 @@ class Shape:
 
 
 def shape_of(source: Source, relation: Relation) -> Shape:
-    """Return the columns that a source must have; raise DataError if its renamings are wrong."""
+    """Return the columns that a source must have; raise UsageError if its renamings are wrong."""
     declared = [column.name for column in relation.columns]
     for name in source.columns:
-        if name not in declared:
-            hint = did_you_mean(name, declared)
-            raise DataError(
-                f"`columns` of the source names `{name}`, which `{relation}` does not have"
-                + (f"\n  help: {hint}" if hint else "")
-            )
+        _check_declared("columns", name, relation)
     columns = tuple(source.columns.get(name, name) for name in declared)
     op = {"changes": source.op, "delta-changes": CHANGE_TYPE}.get(source.mode, "")
     if source.format == "iceberg" and op == "op":
         op = CHANGE_TYPE
     if op and op in columns:
-        raise DataError(
+        raise UsageError(
             f"column `{op}` of `{relation}` cannot be the operation column as well"
             "\n  help: name another one with `op`, or rename the column with `columns`"
         )
     nulls = []
     for name, value in source.nulls.items():
-        if name not in declared:
-            hint = did_you_mean(name, declared)
-            raise DataError(
-                f"`nulls` of the source names `{name}`, which `{relation}` does not have"
-                + (f"\n  help: {hint}" if hint else "")
-            )
+        _check_declared("nulls", name, relation)
         nulls.append((columns[declared.index(name)], value))
     return _with_keys(Shape(columns, op, tuple(nulls)), source, relation)
+
+
+def _check_declared(key: str, name: str, relation: Relation) -> None:
+    """Raise UsageError if a key of a source names a column that its relation does not have."""
+    declared = [column.name for column in relation.columns]
+    if name not in declared:
+        hint = did_you_mean(name, declared)
+        raise UsageError(
+            f"`{key}` of the source names `{name}`, which `{relation}` does not have"
+            + (f"\n  help: {hint}" if hint else "")
+        )
 
 
 _NESTED = (Kind.RECORD, Kind.SET)
@@ -122,12 +123,7 @@ def _with_keys(shape: Shape, source: Source, relation: Relation) -> Shape:
         return shape
     declared = [column.name for column in relation.columns]
     for name in source.keys:
-        if name not in declared:
-            hint = did_you_mean(name, declared)
-            raise UsageError(
-                f"`keys` of the source names `{name}`, which `{relation}` does not have"
-                + (f"\n  help: {hint}" if hint else "")
-            )
+        _check_declared("keys", name, relation)
         if relation.columns[declared.index(name)].type.kind in _NESTED:
             raise UsageError(f"column `{name}` of `{relation}` is nested, so it cannot be a key")
     type_ = NUMBER

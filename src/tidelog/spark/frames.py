@@ -1,9 +1,8 @@
 """Convert Arrow tables to DataFrames, and the DataFrames of an epoch to Arrow tables.
 
-Spark has no unsigned integers: they become decimals without a fraction. Timestamps become moments
-of UTC, whatever time zone the session has. Spark plans a large table that is passed directly again
-with every query, which costs half a second each time. So large tables are passed as files, if Spark
-and this process share a file system.
+Their types become types that Spark has (arrow_types.py). Spark plans a large table that is passed
+directly again with every query, which costs half a second each time. So large tables are passed as
+files, if Spark and this process share a file system.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidelog.spark.arrow_types import spark_type
+
 _LARGE = 100_000  # rows
-_UNSIGNED = pa.decimal128(20, 0)
 _passed: ContextVar[list[Path] | None] = ContextVar("tidelog passed files", default=None)
 
 
@@ -32,20 +32,7 @@ def for_spark(table: pa.Table) -> pa.Table:
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
     """Return the schema of `for_spark`."""
-    return pa.schema([field.with_type(_spark_type(field.type)) for field in schema])
-
-
-def _spark_type(type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_uint64(type_):
-        return _UNSIGNED
-    if pa.types.is_timestamp(type_):
-        return pa.timestamp("us", "UTC")
-    if pa.types.is_list(type_):
-        return pa.list_(_spark_type(type_.value_type))
-    if pa.types.is_struct(type_):
-        fields = [type_.field(i) for i in range(type_.num_fields)]
-        return pa.struct([field.with_type(_spark_type(field.type)) for field in fields])
-    return type_
+    return pa.schema([field.with_type(spark_type(field.type)) for field in schema])
 
 
 def to_frame(spark: Any, table: pa.Table) -> Any:

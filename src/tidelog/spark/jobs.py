@@ -77,6 +77,12 @@ def reason(error: BaseException, options: Mapping[str, str] | None = None) -> st
     return _SECRET.sub(r"\1\2***", scrub(line))
 
 
+def condition_of(error: BaseException) -> str:
+    """Return the name of Spark's error, without that of a special case; empty if it has none."""
+    name = getattr(error, "getCondition", lambda: None)() or ""
+    return str(name).partition(".")[0]
+
+
 def _java_cause(error: BaseException) -> str:
     """Return the message of the innermost Java exception; empty if there is none at hand."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)

@@ -15,9 +15,9 @@ import os
 from typing import Any
 
 from tidelog.errors import UsageError
-from tidelog.spark.jobs import settings
-from tidelog.spark.sinks import Writer
-from tidelog.spark.table_sql import last_epoch, merge_statement, quoted
+from tidelog.spark.jobs import condition_of
+from tidelog.spark.sink_merged import MergedTableWriter
+from tidelog.spark.table_sql import quoted
 
 _NOT_THERE = (
     "DELTA_MISSING_DELTA_TABLE",
@@ -33,18 +33,8 @@ _CONF = "spark.databricks.delta."
 _HISTORY = 100  # commits, of others as well, among which the last one of a sink is looked for
 
 
-class DeltaWriter(Writer):
+class DeltaWriter(MergedTableWriter):
     """A Delta table of a view, or of its changes."""
-
-    @property
-    def tells(self) -> bool:
-        """Whether the table has the epoch."""
-        return True
-
-    @property
-    def merges(self) -> bool:
-        """Whether a table takes changes."""
-        return True
 
     @property
     def _name(self) -> str:
@@ -86,10 +76,6 @@ class DeltaWriter(Writer):
                 return int(found["epoch"])
         return None
 
-    def written_epochs(self) -> set[int]:
-        """Return the last epoch in the table."""
-        return last_epoch(self._spark, self._name) if self.is_there else set()
-
     def write_table(self, epoch: int, frame: Any) -> None:
         """Write the whole view as a new version."""
         options = {"overwriteSchema": "true", "delta.enableDeletionVectors": "true"}
@@ -99,16 +85,12 @@ class DeltaWriter(Writer):
         """Append the changes of an epoch, unless they are there."""
         self._save(epoch, frame, "append", {})
 
-    def merge(self, epoch: int, frame: Any) -> None:
-        """Merge changes into the table, unless it has them."""
-        names = [column.name for column in self.relation.columns]
-        conf = {
+    def _merge_settings(self, epoch: int) -> dict[str, str]:
+        return {
             f"{_CONF}write.{_APP}": self.token,
             f"{_CONF}write.{_VERSION}": str(epoch),
             f"{_CONF}commitInfo.userMetadata": self._marked(epoch),
         }
-        with settings(self._spark, conf), merge_statement(frame, self._name, names) as statement:
-            self._spark.sql(statement).collect()
 
     def _save(self, epoch: int, frame: Any, mode: str, options: dict[str, str]) -> None:
         options = {**options, **self.spec.options, "userMetadata": self._marked(epoch)}
@@ -132,9 +114,3 @@ def _told(text: str | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def condition_of(error: BaseException) -> str:
-    """Return the name of Spark's error, without that of a special case; empty if it has none."""
-    name = getattr(error, "getCondition", lambda: None)() or ""
-    return str(name).partition(".")[0]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.errors import UsageError
 from tidelog.spark.failures import Failures
 from tidelog.spark.retries import Attempts, Clock, Retry
-from tidelog.spark.sinks import SinkRun
+from tidelog.spark.sink_run import SinkRun
 
 if TYPE_CHECKING:
     from tidelog.spark.placements import Placement

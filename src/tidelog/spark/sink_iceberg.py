@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.errors import UsageError
-from tidelog.spark.jobs import settings
-from tidelog.spark.sink_delta import condition_of
-from tidelog.spark.sinks import Writer
-from tidelog.spark.table_sql import column, last_epoch, merge_statement, quoted
+from tidelog.spark.jobs import condition_of
+from tidelog.spark.sink_merged import MergedTableWriter
+from tidelog.spark.table_sql import column
 from tidelog.spark.view_changes import EPOCH
 
 _TOKEN, _AT = "tidelog-sink", "tidelog-epoch"
@@ -28,22 +27,8 @@ _PROPERTIES = {
 }
 
 
-class IcebergWriter(Writer):
+class IcebergWriter(MergedTableWriter):
     """An Iceberg table of a view, or of its changes."""
-
-    @property
-    def tells(self) -> bool:
-        """Whether the table has the epoch."""
-        return True
-
-    @property
-    def merges(self) -> bool:
-        """Whether a table takes changes."""
-        return True
-
-    @property
-    def _name(self) -> str:
-        return quoted(self.spec.table)
 
     def start(self, spark: Any, token: str) -> None:
         """Check before the first epoch that the catalog exists."""
@@ -78,10 +63,6 @@ class IcebergWriter(Writer):
         ).collect()
         return int(found[0]["epoch"]) if found else None
 
-    def written_epochs(self) -> set[int]:
-        """Return the last epoch in the table."""
-        return last_epoch(self._spark, self._name) if self.is_there else set()
-
     def write_table(self, epoch: int, frame: Any) -> None:
         """Write the whole view as a new version."""
         self._created(frame, epoch).createOrReplace()
@@ -95,12 +76,8 @@ class IcebergWriter(Writer):
         else:
             self._marked(frame.writeTo(self.spec.table), epoch).overwrite(F.col(EPOCH) == epoch)
 
-    def merge(self, epoch: int, frame: Any) -> None:
-        """Merge changes into the table."""
-        names = [column.name for column in self.relation.columns]
-        conf = {_CONF + _TOKEN: self.token, _CONF + _AT: str(epoch)}
-        with settings(self._spark, conf), merge_statement(frame, self._name, names) as statement:
-            self._spark.sql(statement).collect()
+    def _merge_settings(self, epoch: int) -> dict[str, str]:
+        return {_CONF + _TOKEN: self.token, _CONF + _AT: str(epoch)}
 
     def _created(self, frame: Any, epoch: int) -> Any:
         from pyspark.sql import functions as F

@@ -76,18 +76,9 @@ class _Database:
 class JdbcWriter(Writer):
     """A table of a database."""
 
+    tells = merges = True
     _at: int | None = None
     """The epoch of this sink in the database."""
-
-    @property
-    def tells(self) -> bool:
-        """Whether the database has the epoch."""
-        return True
-
-    @property
-    def merges(self) -> bool:
-        """Whether a table takes changes."""
-        return True
 
     @property
     def _table(self) -> str:

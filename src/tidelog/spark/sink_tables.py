@@ -32,6 +32,7 @@ class CatalogWriter(Writer):
         kind = _BY_PROVIDER.get(self._provider(), PlainTableWriter)
         self._writer = kind(self.spec, self.relation, self._records)
         self._writer.start(spark, token)
+        self.tells, self.merges = self._writer.tells, self._writer.merges
 
     def _provider(self) -> str:
         if not self._spark.catalog.tableExists(self.spec.table):
@@ -39,16 +40,6 @@ class CatalogWriter(Writer):
         about = self._spark.sql(f"DESCRIBE TABLE EXTENDED {quoted(self.spec.table)}").collect()
         found = [row["data_type"] for row in about if row["col_name"] == "Provider"]
         return str(found[-1]).lower() if found else ""
-
-    @property
-    def tells(self) -> bool:
-        """Whether the table has the epoch."""
-        return self._writer.tells
-
-    @property
-    def merges(self) -> bool:
-        """Whether the table takes changes."""
-        return self._writer.merges
 
     @property
     def is_there(self) -> bool:

@@ -43,19 +43,6 @@ def stream(
     return decoded(spark.readStream.format("kafka").options(**chosen).load(), schema, value)
 
 
-def batch(
-    spark: Any,
-    options: Mapping[str, str],
-    path_or_table: str = "",
-    *,
-    schema: str,
-    value: str = "json",
-) -> Any:
-    """Return all messages of topics that are there now."""
-    chosen = _chosen(options, path_or_table)
-    return decoded(spark.read.format("kafka").options(**chosen).load(), schema, value)
-
-
 def _chosen(options: Mapping[str, str], topics: str) -> dict[str, str]:
     """Return the options for the connector; the first read begins at the earliest message."""
     named = [name for name in _NAMES if name in options]

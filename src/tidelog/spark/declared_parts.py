@@ -1,0 +1,82 @@
+"""The sources and sinks of a pipeline, made from their declarations and checked against a program.
+
+A relation whose rows are replaced or forgotten has one source: another one could not say which of
+its rows still count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidelog.errors import UsageError, did_you_mean
+from tidelog.logic.program import Program, Relation
+from tidelog.spark.declared import Sink, Source, named
+from tidelog.spark.sink_run import SinkRun
+from tidelog.spark.sink_state import SinkState
+from tidelog.spark.sinks import writer
+from tidelog.spark.sources import PipelineSource, pipeline_source
+from tidelog.spark.state_folder import SINKS
+
+
+def relation_of(program: Program, name: str, kind: str, key: str) -> Relation:
+    """Return a relation that a part names; raise UsageError if the program has no such relation."""
+    relations = program.relations
+    if name not in relations:
+        hint = did_you_mean(name, relations)
+        raise UsageError(
+            f"a {kind} names the {key} `{name}`, which the program does not declare"
+            + (f"\n  help: {hint}" if hint else "")
+        )
+    return relations[name]
+
+
+def declared_sources(program: Program, specs: Sequence[Source]) -> list[PipelineSource]:
+    """Return the sources of a pipeline."""
+    result = []
+    names = named([spec.name or spec.relation for spec in specs])
+    for name, spec in zip(names, specs, strict=True):
+        relation = relation_of(program, spec.relation, "source", "relation")
+        result.append(pipeline_source(spec, name, relation, program.records))
+    for source in result:
+        others = [s for s in result if s.relation is source.relation and s is not source]
+        if others:
+            _check_shared(source, others[0])
+    return result
+
+
+def _check_shared(source: PipelineSource, other: PipelineSource) -> None:
+    """Raise UsageError if a source must be the only one of its relation."""
+    if source.spec.retain:
+        raise UsageError(
+            f"source `{source.name}` has `retain`, so `{other.name}` cannot add rows to"
+            f" `{source.relation.name}`, too"
+        )
+    if source.upsert is not None:
+        raise UsageError(
+            f"source `{source.name}` replaces rows of `{source.relation.name}` by key, so"
+            f" `{other.name}` cannot add rows to it"
+            "\n  help: a relation with a source that has `keys` has no other source"
+        )
+    if source.spec.mode == "snapshot":
+        raise UsageError(
+            f"source `{source.name}` is a snapshot of `{source.relation.name}`, so"
+            f" `{other.name}` cannot add rows to it"
+            '\n  help: a relation with a source of mode = "snapshot" has no other source'
+        )
+
+
+def declared_sinks(
+    program: Program, specs: Sequence[Sink], state: Path, pipeline: str, text: str
+) -> list[SinkRun]:
+    """Return the sinks of a pipeline, each with what `state` records of it.
+
+    `text` identifies the program: a sink of another one begins again.
+    """
+    names = named([s.name or f"{s.view}-{s.what}-{s.format}" for s in specs])
+    result = []
+    for name, spec in zip(names, specs, strict=True):
+        relation = relation_of(program, spec.view, "sink", "view")
+        wrote = SinkState(state / SINKS, name, spec, text)
+        result.append(SinkRun(name, writer(spec, relation, program.records), wrote, pipeline))
+    return result

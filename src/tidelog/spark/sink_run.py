@@ -1,0 +1,227 @@
+"""Decide what to write to a sink: the whole view, its changes since an epoch, or nothing.
+
+The epochs that a sink is missing follow from what the target says and from what the state folder
+records (sink_state.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.errors import UsageError
+from tidelog.spark.declared import Sink
+from tidelog.spark.frames import passing
+from tidelog.spark.jobs import describe, reason
+from tidelog.spark.retries import outage
+from tidelog.spark.sink_state import SinkState
+from tidelog.spark.sinks import Writer
+from tidelog.spark.view_changes import ViewChange, as_insertions, net_frame, signed
+
+if TYPE_CHECKING:
+    from tidelog.spark.placements import Placement
+
+FEW = 50_000
+"""Rows up to which one task writes them, to one file."""
+_SPARK = ("grpc", "py4j", "pyspark")  # where Spark's errors are defined
+
+
+class SinkRun:
+    """A declared sink that is ready to be written; decides what to write."""
+
+    def __init__(self, name: str, writer: Writer, state: SinkState, pipeline: str = "") -> None:
+        self.name, self._writer, self._state = name, writer, state
+        self._pipeline = pipeline or "pipeline"
+        self._spark: Any = None
+        self._asked = False  # whether the target was asked how far it is, since the last error
+        self._reached: int | None = None
+
+    @property
+    def view(self) -> str:
+        """The name of the view."""
+        return self._writer.spec.view
+
+    @property
+    def spec(self) -> Sink:
+        """The declaration."""
+        return self._writer.spec
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the whole view is written; else its changes."""
+        return self.spec.what == "table"
+
+    @property
+    def epoch(self) -> int | None:
+        """The last epoch written."""
+        return self._state.epoch
+
+    def start(self, spark: Any) -> None:
+        """Prepare for writing."""
+        self._spark = spark
+        writer, state = self._writer, self._state
+        if state.other_program and writer.spec.what == "changes":
+            raise UsageError(
+                f"sink `{self.name}`: the program has changed, so its changes cannot continue those"
+                " already written\n  help: give the sink another path"
+            )
+        with self._doing("start"):
+            writer.start(spark, state.token)
+            if state.other_program or not writer.is_there:
+                self._renew()
+
+    def catch_up(self, placement: Placement) -> int:
+        """Write missing epochs; return the number of rows."""
+        with self._doing(f"epoch {placement.epoch}"), passing():
+            try:
+                return self._table(placement) if self.is_table else self._changes(placement)
+            except BaseException:
+                self._asked = False
+                raise
+
+    def write_again(self, placement: Placement) -> int:
+        """Rewrite the whole view, whatever the target has; return the number of rows."""
+        with self._doing(f"epoch {placement.epoch}"):
+            self._renew()
+        return self.catch_up(placement)
+
+    def _doing(self, step: str) -> _Doing:
+        text = f"tidelog {self._pipeline} · {step} · sink {self.name}"
+        return _Doing(self._spark, self.name, self._writer, text)
+
+    def _renew(self) -> None:
+        self._state.renew()
+        self._writer.start(self._spark, self._state.token)
+        self._asked = False
+
+    def _known(self) -> int | None:
+        """Return the epoch that the sink is at: that of the target, if it says so."""
+        writer, state = self._writer, self._state
+        if not self._asked:
+            self._reached = writer.reached()
+            self._asked = True
+        if self._reached is None:
+            return None if writer.merges and writer.spec.what == "table" else state.epoch
+        if self._reached == state.reached and state.epoch is not None:
+            return max(self._reached, state.epoch)  # later epochs have changed nothing
+        return self._reached
+
+    def _wrote(self, epoch: int, *, target: bool) -> None:
+        """Record an epoch; `target` says whether it was written to the target."""
+        if target and self._writer.tells:
+            self._reached = epoch
+        self._state.wrote(epoch, self._reached)
+
+    # --- tables ---
+
+    def _table(self, placement: Placement) -> int:
+        epoch, view = placement.epoch, self.view
+        known = self._known()
+        if known is not None and known > epoch:
+            self._renew()  # the state is older than the target: begin again
+            known = self._known()
+        if known == epoch:
+            if self._state.epoch != epoch:
+                self._wrote(epoch, target=False)
+            return 0
+        # There is nothing to write if the view is known not to have changed.
+        if known is not None and placement.unchanged(view, known):
+            self._wrote(epoch, target=False)
+            return 0
+        if known is not None and self._writer.merges and placement.retains(view, known):
+            changes = [c for c in placement.change_frames(self._spark, view, known) if c.rows]
+            rows = sum(change.rows for change in changes)
+            if rows <= FEW or rows < placement.size(view):
+                frame = net_frame(changes, self._writer.relation)
+                self._writer.merge(epoch, frame.coalesce(1) if rows <= FEW else frame)
+                self._wrote(epoch, target=True)
+                return rows
+        self._state.begin()
+        rows = self._whole(placement)
+        self._wrote(epoch, target=True)
+        return rows
+
+    def _whole(self, placement: Placement) -> int:
+        if self._writer.collects:
+            table = placement.table(self.view)
+            self._writer.write_table(placement.epoch, table)
+            return int(table.num_rows)
+        rows = placement.size(self.view)
+        frame = placement.frame(self._spark, self.view, together=rows <= FEW)
+        self._writer.write_table(placement.epoch, frame)
+        return rows
+
+    # --- changes ---
+
+    def _changes(self, placement: Placement) -> int:
+        epoch, view = placement.epoch, self.view
+        known = self._known()
+        if known == epoch and self._state.epoch == epoch:
+            return 0
+        if known is not None and known > epoch:
+            raise self._strange(known)
+        rows = 0
+        if known is None:
+            strange = self._writer.written_epochs() - {epoch}
+            if strange:
+                raise self._strange(max(strange))
+            self._state.begin()
+            # The first change inserts all rows, so that readers can start from nothing.
+            rows = self._write(self._first(placement))
+        else:
+            for change in placement.change_frames(self._spark, view, known):
+                rows += self._write(change)
+        self._wrote(epoch, target=False)
+        return rows
+
+    def _strange(self, epoch: int) -> UsageError:
+        return UsageError(
+            f"sink `{self.name}` already has changes of epoch {epoch}, which this"
+            " pipeline has not written\n  help: remove them, or give the sink another path"
+        )
+
+    def _first(self, placement: Placement) -> ViewChange:
+        epoch, view = placement.epoch, self.view
+        rows = placement.size(view)
+
+        def frame() -> Any:
+            return as_insertions(placement.frame(self._spark, view, together=rows <= FEW), epoch)
+
+        return ViewChange(epoch, rows, frame, lambda: signed(placement.table(view), epoch, 0, rows))
+
+    def _write(self, change: ViewChange) -> int:
+        if not change.rows:
+            return 0
+        if self._writer.collects:
+            self._writer.write_changes(change.epoch, change.table())
+        else:
+            frame = change.frame()
+            few = change.rows <= FEW
+            self._writer.write_changes(change.epoch, frame.coalesce(1) if few else frame)
+        if self._writer.tells:
+            self._reached = change.epoch
+        return change.rows
+
+
+class _Doing:
+    """Describes the jobs of a block, and tells of its errors as those of the sink."""
+
+    def __init__(self, spark: Any, name: str, writer: Writer, text: str) -> None:
+        self._name, self._writer = name, writer
+        self._described = describe(spark, text)
+
+    def __enter__(self) -> None:
+        self._described.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        self._described.__exit__(None, None, None)
+        if self._writer.collects or not isinstance(error, Exception):
+            return  # it comes from the user's function
+        cause = error.__cause__ or error.__context__
+        if isinstance(cause, OSError):
+            error = cause  # a path that cannot be written
+        if type(error).__module__.partition(".")[0] in _SPARK or isinstance(error, OSError):
+            raise outage(
+                f"sink `{self._name}`: Spark cannot write to `{self._writer.where}`:"
+                f" {reason(error, self._writer.spec.options)}",
+                error,
+            ) from error
