@@ -18,9 +18,10 @@ from tidelog.logic.program import Program
 from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.complement_bootstrap import ComplementBootstrap
 from tidelog.plan.body import LoweredRule
-from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Aggregation, Layer
 from tidelog.plan.order import Stats
+from tidelog.plan.planned import planned
+from tidelog.plan.theta.choice import Refused, tree_shape
 from tidelog.plan.theta.drawing import drawn
 from tidelog.plan.theta.join_tree import analyse_joins
 from tidelog.plan.theta.query import theta_query
@@ -55,6 +56,8 @@ class KernelDetails:
         """Return the number of rows."""
         if self._last is None:
             return ""
+        if self._catalog.tree_of(relation) is not None:
+            return "rows are not stored"
         rows = len(self._catalog.relations[relation])
         return f"{rows:,} row{'s' * (rows != 1)}"
 
@@ -68,7 +71,17 @@ class KernelDetails:
             return strategy.name, strategy.why
         if layer.recursive:
             return "elastic", _WHY_ELASTIC[len(layer.relations) > 1]
-        return "counting", "it does not depend on itself"
+        if layer.tree is not None:
+            return "theta-tree", "its rows are enumerated from a join tree when they are read"
+        return "counting", f"it does not depend on itself{self._why_stored(layer)}"
+
+    def _why_stored(self, layer: Layer) -> str:
+        """Return why an inequality join is stored, for `explain`."""
+        queries = map(theta_query, layer.rules)
+        if not any(query is not None and query.joins_by_inequality for query in queries):
+            return ""
+        shape = tree_shape(self._catalog.lowered, layer)
+        return f"; it is stored, because {shape.why}" if isinstance(shape, Refused) else ""
 
     def aggregates(self, relation: str) -> list[str]:
         """Return the class and the state of each aggregate in the rules of a derived relation."""
@@ -254,7 +267,7 @@ class KernelDetails:
 
 def details_without_data(program: Program) -> KernelDetails:
     """Return what the kernel would do, with statistics that are the same for all relations."""
-    return KernelDetails(program, _Imagined(lower(program), Codec(program.records)), None)
+    return KernelDetails(program, _Imagined(planned(program), Codec(program.records)), None)
 
 
 class _Imagined(Catalog):

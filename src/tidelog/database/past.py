@@ -12,6 +12,7 @@ from tidelog.durable.epochs import EpochRecord, PackedChange
 from tidelog.engine.changed_rows import reader_of
 from tidelog.engine.reads import Reader
 from tidelog.engine.stored_reads import StoredReader
+from tidelog.engine.tree_reads import stored_rows
 from tidelog.logic.program import Program, Relation
 from tidelog.persist.history import past_relation, view_parts
 from tidelog.store.catalog import Catalog
@@ -61,7 +62,7 @@ class Past:
         name, catalog = relation.name, self._catalog
         past = self._views.get(name)
         if past is None:
-            past = past_relation(name, catalog.relations[name], self._records(self.epoch))
+            past = past_relation(name, stored_rows(catalog, relation), self._records(self.epoch))
             self._views[name] = past
         return StoredReader(catalog.codec, past, relation)
 

@@ -16,7 +16,7 @@ from tidelog.plan.body import (
     Range,
     Unpack,
 )
-from tidelog.plan.steps import Absent, Compute, Iterate, Leap, Plan, Scan, Seek, Step
+from tidelog.plan.steps import Absent, Bound, Compute, Iterate, Leap, Plan, Scan, Seek, Step
 from tidelog.values.text import format_value
 from tidelog.values.types import Field, Kind, Type
 
@@ -121,12 +121,25 @@ class RuleWords:
                     else:
                         shown = ", ".join(map(self._slot, names))
                         yield f"each {shown} of {self.atom(atom)}"
+                case Bound(number):
+                    said = [self._bound(plan, step)]
+                    while at < len(steps) and isinstance(following := steps[at], Bound):
+                        said.append(self._bound(plan, following))
+                        at += 1
+                    yield f"in {self.atom(plan.atoms[number])} only {', '.join(said)}"
                 case Absent(number):
                     yield f"check {self.atom(plan.atoms[number])}"
                 case Iterate(count):
                     yield f"each {self.condition(count)}"
                 case Compute(what, binds) if not self._is_silent(what, binds=binds):
                     yield f"{'compute' if binds else 'check'} {self.condition(what)}"
+
+    def _bound(self, plan: Plan, bound: Bound) -> str:
+        slot = self._slot(plan.atoms[bound.atom].args[bound.column])
+        by = self._slot(bound.slot)
+        if bound.offset:
+            by = f"{by} {'-' if bound.offset < 0 else '+'} {abs(bound.offset)}"
+        return f"{slot} {bound.op.value} {by}"
 
     def condition(self, condition: Condition) -> str:
         """Return a condition."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.database.past import Past, changes_since
 from tidelog.database.view import Change, View
 from tidelog.engine.reads import Reader
-from tidelog.engine.stored_reads import StoredReader
+from tidelog.engine.tree_reads import relation_reader
 from tidelog.logic.program import Program, Relation
 from tidelog.persist.history import check_retained
 from tidelog.persist.state_reader import StateReader
@@ -70,18 +70,14 @@ class DatabaseReader:
         relation = self.program.relation(view)
         with self._reading:
             catalog = self._state.catalog
-            yield from StoredReader(
-                catalog.codec, catalog.relations[relation.name], relation
-            ).batches(part, parts)
+            yield from relation_reader(catalog, relation).batches(part, parts)
 
     def __repr__(self) -> str:
         return f"<DatabaseReader {self.program.name}: epoch {self.epoch}>"
 
     def _ask(self, relation: Relation, question: Callable[[Reader], T]) -> T:
         with self._reading:
-            catalog = self._state.catalog
-            stored = catalog.relations[relation.name]
-            return question(StoredReader(catalog.codec, stored, relation))
+            return question(relation_reader(self._state.catalog, relation))
 
 
 def open_reader(path: str | Path, *, verify: bool = True) -> DatabaseReader:

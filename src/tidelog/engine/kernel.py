@@ -18,6 +18,7 @@ from tidelog.engine.protocol import Effects, EpochObserver, NetChange, NoObserve
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.state import EngineState
 from tidelog.engine.stored_reads import StoredReader
+from tidelog.engine.tree_reads import TreeReader, relation_reader
 from tidelog.errors import EvaluationError
 from tidelog.io.columns import CheckedTable
 from tidelog.kernel.compile_all import ensure_compiled
@@ -28,8 +29,9 @@ from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.judging import Errors, Judging
 from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.strategy import Strategy
-from tidelog.plan.lower import lower
+from tidelog.maintain.theta_tree import ThetaTree
 from tidelog.plan.lowered import Layer
+from tidelog.plan.planned import planned
 from tidelog.runtime.interrupts import Interrupts
 from tidelog.runtime.limits import Limits
 from tidelog.runtime.progress import Meter, Progress
@@ -64,7 +66,7 @@ class KernelEngine:
         self.observer: EpochObserver = NoObserver()
         """It is called at the steps of each epoch."""
         functional = frozenset(r.name for r in program.relations.values() if r.functional)
-        self._catalog = Catalog(lower(program), Codec(program.records), functional)
+        self._catalog = Catalog(planned(program), Codec(program.records), functional)
         self._catalog.meter = Meter(progress, limits)
         self._strategies = [
             (layer, strategy)
@@ -371,21 +373,21 @@ class KernelEngine:
         """Return how many rows of a relation are given."""
         return len(self._catalog.given[relation])
 
-    def reader(self, relation: str) -> StoredReader:
+    def reader(self, relation: str) -> StoredReader | TreeReader:
         """Return a reader for the committed rows of a relation."""
-        catalog = self._catalog
-        declared = self._program.relations[relation]
-        return StoredReader(catalog.codec, catalog.relations[relation], declared)
+        return relation_reader(self._catalog, self._program.relations[relation])
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""
-        stored = self._catalog.relations[relation]
-        return frozenset(self._catalog.decode(relation, stored.rows(Version.NEW)))
+        words = self._catalog.rows_of(relation, Version.NEW)
+        return frozenset(self._catalog.decode(relation, words))
 
     def levels_and_counts(self, relation: str) -> dict[Row, tuple[int, int]]:
         """Return level and count of each row: what a fresh bootstrap is compared with."""
         stored = self._catalog.relations[relation]
         found: dict[Row, tuple[int, int]] = {}
+        if relation in self._catalog.computed:
+            return dict.fromkeys(self.rows(relation), (0, 1))
         for run in stored.alive(Version.NEW):
             rows = self._catalog.decode(relation, run.words)
             marks = [0] * len(rows) if run.marks is None else run.marks.tolist()
@@ -438,4 +440,6 @@ def _strategy(catalog: Catalog, layer: Layer) -> Strategy | None:
         return None
     if layer.judges:
         return (Judging if layer.errors_of is None else Errors)(catalog, layer)
+    if layer.tree is not None:
+        return ThetaTree(catalog, layer)
     return (Elastic if layer.recursive else Counting)(catalog, layer)

@@ -210,13 +210,15 @@ def restore_relations(
 ) -> None:
     """Restore the relations of an empty catalog; with `rows_only` views in one order, for reading.
 
+    Of views whose rows are not stored these are the given rows.
+
     Raises OtherShapeError, before anything is changed, if they were stored differently.
     """
     _restore_domains(catalog, saved)
     arrays.hold(saved.files())
     _restore_dictionaries(catalog.codec, saved, arrays)
     for relation in saved.relations:
-        if rows_only and (relation.is_given or "@" in relation.name):
+        if rows_only and ("@" in relation.name or relation.is_given != _is_tree(catalog, relation)):
             continue
         given = catalog.given[relation.name]
         stored = given if relation.is_given else catalog.relations[relation.name]
@@ -230,6 +232,10 @@ def restore_relations(
             () if rows_only else [SumsInFiles(sums, arrays) for sums in relation.sums],
         )
     catalog.stamp = object()
+
+
+def _is_tree(catalog: Catalog, relation: SavedRelation) -> bool:
+    return catalog.tree_of(relation.name) is not None
 
 
 def _restore_domains(catalog: Catalog, saved: SavedSnapshot) -> None:

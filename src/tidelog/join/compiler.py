@@ -19,7 +19,7 @@ from tidelog.kernel.descriptors import MOST_RUNS, WORDS
 from tidelog.kernel.machine import Op
 from tidelog.logic.program import Comparison
 from tidelog.plan.body import Assign, Check, FunctorCall, Range, Unpack
-from tidelog.plan.steps import Absent, Compute, Iterate, Leap, Plan, Scan, Seek, Step
+from tidelog.plan.steps import Absent, Bound, Compute, Iterate, Leap, Plan, Scan, Seek, Step
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
 from tidelog.values.types import Kind, Type
@@ -45,6 +45,14 @@ _COMPARE = {
     Comparison.LE: (Op.LE, False),
     Comparison.GT: (Op.LT, True),
     Comparison.GE: (Op.LE, True),
+}
+
+
+_BOUND_KIND = {
+    Comparison.LT: k.BELOW,
+    Comparison.LE: k.BELOW | k.INCLUSIVE,
+    Comparison.GT: 0,
+    Comparison.GE: k.INCLUSIVE,
 }
 
 
@@ -86,6 +94,8 @@ class _Compiler:
         self._steps: list[list[int]] = []
         self._layouts = layouts
         self._depths = [0] * len(plan.atoms)
+        self._places = [list(range(len(layout.by_depth))) for layout in layouts]
+        """For each atom, the place in the layout of the column at each depth."""
         self._from_atoms = {
             slot
             for atom in plan.atoms
@@ -189,6 +199,8 @@ class _Compiler:
                     },
                 )
                 self._depths[atom] += len(columns)
+            case Bound():
+                self._bound(step)
             case Iterate(count):
                 self._iterate(count)
             case Compute(what, binds):
@@ -225,6 +237,27 @@ class _Compiler:
                 self._depths[atom] += 1
                 i += 1
             yield depth, self._depths[atom], start, len(self._columns)
+
+    def _bound(self, step: Bound) -> None:
+        begin = len(self._code)
+        ordinal = self._ordinal(step.slot)
+        if len(self._code) > begin:
+            self._emit_code(k.CALC, begin)
+        atom, depth = step.atom, self._depths[step.atom]
+        self._emit_step(
+            k.BOUND,
+            {
+                k.BOUND_ATOM: atom,
+                k.BOUND_DEPTH: depth,
+                k.BOUND_SLOT: ordinal,
+                k.BOUND_OFFSET: step.offset,
+                k.BOUND_BIAS: int(self._layouts[atom].biased[step.column, 3]),
+                k.BOUND_KIND: _BOUND_KIND[step.op],
+            },
+        )
+        # The column has one depth for the bound, and the next one for what follows.
+        self._places[atom].insert(depth, self._places[atom][depth])
+        self._depths[atom] += 1
 
     def _iterate(self, count: Range) -> None:
         begin = len(self._code)
@@ -357,11 +390,11 @@ class _Compiler:
 
     def _freeze(self, output: Output) -> JoinProgram:
         atoms, depths = max(1, len(self.plan.atoms)), 1
-        for layout in self._layouts:
-            depths = max(depths, len(layout.by_depth))
+        for places in self._places:
+            depths = max(depths, len(places))
         fields = np.zeros((atoms, depths, 5), np.int64)
         for i, layout in enumerate(self._layouts):
-            fields[i, : len(layout.by_depth)] = layout.by_depth
+            fields[i, : len(self._places[i])] = layout.by_depth[self._places[i]]
         words = max([layout.words for layout in self._layouts], default=1)
         ranges = (atoms, depths + 1, MOST_RUNS)
         initial = np.array(self._values or [0], np.int64)

@@ -8,6 +8,18 @@ from tidelog.kernel.machine import Op
 from tidelog.plan.body import FunctorCall
 from tidelog.values.types import Kind, Type
 
+_RANGES = {
+    Kind.DATE: (-719162, 2932896),
+    Kind.TIMESTAMP: (-62135596800000000, 253402300799999999),
+}
+
+
+def ordinal_range(type_: Type) -> tuple[int, int] | None:
+    """Return the ordinals that a result of this type may have; None if all 64 bits are used."""
+    if type_.kind is Kind.DECIMAL:
+        return -(10**type_.precision) + 1, 10**type_.precision - 1
+    return _RANGES.get(type_.kind)
+
 
 class FunctorCode:
     """Writes the instructions of functors."""
@@ -47,11 +59,7 @@ class FunctorCode:
         return self._bits(value, args)
 
     def _in_range(self, result: int, type_: Type) -> int:
-        bounds = {
-            Kind.DECIMAL: (-(10**type_.precision) + 1, 10**type_.precision - 1),
-            Kind.DATE: (-719162, 2932896),
-            Kind.TIMESTAMP: (-62135596800000000, 253402300799999999),
-        }.get(type_.kind)
+        bounds = ordinal_range(type_)
         if bounds is None:
             return result
         low = self._number(bounds[0])

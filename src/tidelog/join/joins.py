@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tidelog.join import functors
 from tidelog.join.compiler import BATCH, Output, compile_join
+from tidelog.join.functor_code import ordinal_range
 from tidelog.join.program import JoinProgram, Overflowed
 from tidelog.kernel import join_layout as k
 from tidelog.kernel.marks import DEAD
@@ -30,6 +31,7 @@ from tidelog.plan.body import (
     is_external,
     outputs,
 )
+from tidelog.plan.bounds import slot_bounds
 from tidelog.plan.order import Orderer, Stats
 from tidelog.plan.staging import first_externals, needing_externals, reachable_slots, wanted_later
 from tidelog.store.catalog import Catalog
@@ -38,6 +40,7 @@ from tidelog.store.index import Index
 from tidelog.store.layout import Layout
 from tidelog.store.run import Run, Words, descriptors_of, sort_words
 from tidelog.store.versions import Version
+from tidelog.values.types import Type
 
 LARGE_CHANGE = 4096
 # The cost of another order of a relation, for each of its rows, in steps of a join. A bootstrap
@@ -195,6 +198,7 @@ class RuleJoin:
         emitted: tuple[str, ...] | None,
         externals: tuple[Condition, ...],
     ) -> _Stage:
+        rule = self.rule
         atoms = [self._atoms[i] for i in places]
         numbers = list(places)
         driver = numbers.index(self._driver_place) if self._driver_place in numbers else None
@@ -203,6 +207,7 @@ class RuleJoin:
             atoms.insert(0, AtomUse(BATCH, ("%row", *carried)))
             numbers.insert(0, -1)
             driver = 0
+        kept = frozenset(slot for slot in rule.head.args if slot is not None)
         plan = Orderer(
             atoms,
             conditions,
@@ -213,6 +218,8 @@ class RuleJoin:
             _SMALL_CHANGE_PRICE if self._is_small else _PRICE,
             _SMALL_CHANGE_SORTING if self._is_small else 0.0,
             whole_driver=self._is_small and self._mode in (k.LOSE, k.SETTLE),  # maintain/walk.py
+            bounds=slot_bounds(conditions, rule.constants, self._is_safe),
+            kept=kept.union(emitted or ()),
         ).plan()
         layouts = [
             self._layout(atom, order) for atom, order in zip(plan.atoms, plan.orders, strict=True)
@@ -221,7 +228,6 @@ class RuleJoin:
         if carried is not None:
             for slot in carried:
                 domains.setdefault(slot, self._batch_domain)
-        rule = self.rule
         if emitted is None:
             layout = self._catalog.relations[rule.head.relation].primary.layout
             words = layout.words
@@ -245,6 +251,15 @@ class RuleJoin:
             Output(max(1, words), places_out), mode,
         )  # fmt: skip
         return _Stage(program, tuple(numbers), emitted or (), externals)
+
+    def _is_safe(self, slot: str, number: int, type_: Type) -> bool:
+        """Return whether no value of a slot, plus a number, leaves the range of a type."""
+        domain = self._domains.get(slot)
+        if domain is None or domain.is_raw:
+            return False
+        low, high = ordinal_range(type_) or (-(2**63), 2**63 - 1)
+        largest = domain.bias + (1 << domain.bits) - 1
+        return low <= domain.bias + number and largest + number <= high
 
     def _constant_codes(self, domains: dict[str, Domain]) -> dict[str, int]:
         codes = {}

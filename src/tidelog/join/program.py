@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tidelog.kernel import join as kernel
 from tidelog.kernel import join_layout as k
-from tidelog.plan.steps import Absent, Leap, Plan, Scan, Seek
+from tidelog.plan.steps import Absent, Bound, Leap, Plan, Scan, Seek
 from tidelog.store.layout import Layout
 from tidelog.values.types import Type
 
@@ -100,7 +100,7 @@ class JoinProgram:
         uses = [
             step
             for step in self.plan.steps
-            if (isinstance(step, Scan | Seek | Absent) and step.atom == atom)
+            if (isinstance(step, Scan | Seek | Bound | Absent) and step.atom == atom)
             or (isinstance(step, Leap) and atom in step.atoms)
         ]
         return (

@@ -9,6 +9,7 @@ narrowed is its *depth* in the trie.
     LEAP      bind a variable to the next value on which several atoms agree
     SCAN      bind the remaining columns of an atom, row by row
     SEEK      narrow an atom by values that are known already
+    BOUND     narrow an atom to the rows whose next column is above or below a known value
     CALC      compute values (kernel/machine.py)
     TEST      go on only if a computed value is true
     ABSENT    go on only if no row of an atom matches known values
@@ -119,6 +120,57 @@ def _narrow(
                     low[atom, depth_to, r] = at
                     high[atom, depth_to, r] = beyond
                     found = True
+    return found
+
+
+@inlined
+def _bound(atoms, runs, fields, low, high, atom, depth, ordinal, offset, bias, kind):
+    """Narrow the atom by a bound of the column at `depth`, which stays the next one.
+
+    The result is at the next depth: the column has a place in `fields` for every bound, and its
+    own behind them. Returns whether any row is left.
+    """
+    below = (kind & k.BELOW) != 0
+    # As a code of the column; -1 is before all codes, and `beyond` says that it is behind all.
+    value, overflowed = checked.add(ordinal, offset)
+    beyond = overflowed and offset > 0
+    before = overflowed and offset < 0
+    if not overflowed:
+        code, overflowed = checked.subtract(value, bias)
+        beyond, before = overflowed and bias < 0, overflowed and bias > 0
+        value = code
+    if not beyond and not before:
+        # Rows from `value` on are above it; one further if the value belongs to the other side.
+        if below == ((kind & k.INCLUSIVE) != 0):
+            value, beyond = checked.add(value, np.int64(1))
+        mask = fields[atom, depth, k.FIELD_MASK]
+        if not beyond and mask != -1:
+            before = value < 0
+            beyond = value > mask
+    found = False
+    word, shift = fields[atom, depth, k.FIELD_WORD], fields[atom, depth, k.FIELD_SHIFT]
+    prefix = fields[atom, depth, k.FIELD_PREFIX]
+    for r in range(atoms[atom, k.RUN_COUNT]):
+        at, end = low[atom, depth, r], high[atom, depth, r]
+        if at < end:
+            if beyond:
+                place = end
+            elif before:
+                place = at
+            else:
+                address = runs[atom, r, WORDS + word]
+                target = (load64(address, at) & prefix) + (value << shift)
+                if below and load64(address, end - 1) < target:
+                    place = end
+                else:
+                    place = gallop(address, at, end, target)
+            if below:
+                end = place
+            else:
+                at = place
+        found = found or at < end
+        low[atom, depth + 1, r] = at
+        high[atom, depth + 1, r] = end
     return found
 
 
@@ -402,6 +454,13 @@ def join(
                             largest_flagged = max(largest_flagged, mark & ~FLAG)
                         else:
                             largest = max(largest, mark)
+            elif op == k.BOUND:
+                passed = _bound(
+                    atoms, runs, fields, low, high, steps[step, k.BOUND_ATOM],
+                    steps[step, k.BOUND_DEPTH], slots[steps[step, k.BOUND_SLOT]],
+                    steps[step, k.BOUND_OFFSET], steps[step, k.BOUND_BIAS],
+                    steps[step, k.BOUND_KIND],
+                )  # fmt: skip
             elif op == k.ABSENT:
                 atom = steps[step, k.ABSENT_ATOM]
                 for g in range(steps[step, k.ABSENT_START], steps[step, k.ABSENT_STOP]):

@@ -27,7 +27,7 @@ ARRAY_COLUMNS = 4
 DESCRIPTION_SIZE = FIRST_ARRAY + ARRAY_COUNT * ARRAY_COLUMNS
 
 # The operations of steps.
-LEAP, SCAN, SEEK, CALC, TEST, ABSENT, RANGE, EMIT, SCAN_EMIT = range(1, 10)
+LEAP, SCAN, SEEK, CALC, TEST, ABSENT, RANGE, EMIT, SCAN_EMIT, BOUND = range(1, 11)
 
 # `steps`: the operation, then what it needs.
 STEP_SIZE = 8
@@ -36,6 +36,9 @@ LEAP_SLOT, LEAP_START, LEAP_STOP = 1, 2, 3  # of `parts`
 SCAN_ATOM, SCAN_DEPTH, SCAN_START, SCAN_STOP, SCAN_RUN = 1, 2, 3, 4, 5  # of `columns`; a slot
 SEEK_ATOM, SEEK_DEPTH, SEEK_DEPTH_TO, SEEK_START, SEEK_STOP = 1, 2, 3, 4, 5  # of `columns`
 ABSENT_ATOM, ABSENT_START, ABSENT_STOP = 1, 2, 3  # of `segments`
+# BOUND: the slot has an ordinal; the code of the column is `bias` less. Kinds are sums of flags.
+BOUND_ATOM, BOUND_DEPTH, BOUND_SLOT, BOUND_OFFSET, BOUND_BIAS, BOUND_KIND = 1, 2, 3, 4, 5, 6
+BELOW, INCLUSIVE = 1, 2  # below the value, not above it; the value itself is included
 CODE_START, CODE_STOP, CODE_RESULT = 1, 2, 3  # of `code`; the slot that TEST reads
 RANGE_INTO, RANGE_START, RANGE_STOP, RANGE_INCREMENT, RANGE_NEXT = 1, 2, 3, 4, 5  # slots
 

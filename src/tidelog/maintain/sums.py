@@ -65,7 +65,7 @@ class Sums(Aggregate):
     def bootstrap(self) -> None:
         """Add up every group."""
         self._sums.clear()
-        _, rows = self._add(self._source.ordinals(self._source.rows(Version.NEW)), None)
+        _, rows = self._add(self._source.ordinals(self._source_rows()), None)
         if self._failed is not None:
             self._replace_failed(self._sums.failed()[1])
         self._sums.commit()
@@ -78,7 +78,7 @@ class Sums(Aggregate):
         if self._sums.is_kept:
             return
         self._sums.clear()
-        columns = self._source.ordinals(self._source.rows(Version.NEW))
+        columns = self._source.ordinals(self._source_rows())
         self._add_to(self._sums, columns, columns.shape[1])
         self._sums.commit()
 
@@ -104,7 +104,7 @@ class Sums(Aggregate):
         """Assert that sums and result are those of the source."""
         self._sums.check()
         fresh = self._new_sums()
-        columns = self._source.ordinals(self._source.rows(Version.NEW))
+        columns = self._source.ordinals(self._source_rows())
         _, inserted = self._add_to(fresh, columns, columns.shape[1])
         if self._failed is not None:
             expected = set(map(tuple, fresh.failed()[1].T.tolist()))
@@ -116,6 +116,9 @@ class Sums(Aggregate):
         if not self._stores_rows:
             rows = self._result.no_rows()
         assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
+
+    def _source_rows(self) -> Words:
+        return self._catalog.rows_of(self._aggregation.source, Version.NEW)
 
     def _changed(self, delta: Delta) -> tuple[Words, Words]:
         """Add a delta of the source to its groups; return the rows to delete and to insert."""

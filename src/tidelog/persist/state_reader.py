@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.durable import manifest as manifests
-from tidelog.durable.epochs import EpochRecord
+from tidelog.durable.epochs import EpochRecord, PackedChange, Role
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.log_reading import read_published, read_records
@@ -21,9 +21,8 @@ from tidelog.durable.saved import load_index
 from tidelog.engine.state import OtherShapeError, restore_relations
 from tidelog.errors import StateError, UsageError
 from tidelog.logic.program import Program
-from tidelog.persist.history import view_parts
 from tidelog.persist.replay import net_change, restore_entries_of
-from tidelog.plan.lower import lower
+from tidelog.plan.planned import planned
 from tidelog.store.catalog import Catalog
 from tidelog.store.codec import Codec
 
@@ -94,7 +93,7 @@ class StateReader:
     def _load(self, manifest: Manifest) -> None:
         """Read the snapshot."""
         program = Program.parse(manifest.program, manifest.program_name)
-        catalog = Catalog(lower(program), Codec(program.records))
+        catalog = Catalog(planned(program), Codec(program.records))
         saved = load_index(self._files, manifest.snapshot)
         arrays = Arrays(self._files, manifest.identity, verify=self._verify)
         try:
@@ -125,16 +124,21 @@ class StateReader:
             return
         catalog = self.catalog
         restore_entries_of(catalog.codec, records)
-        names = {part.relation for r in records for part in r.changes if part.role.is_view}
+        parts: dict[str, list[PackedChange]] = {}
+        for part in (part for record in records for part in record.changes):
+            # Of a relation whose rows are not stored, the given rows are followed.
+            is_tree = catalog.tree_of(part.relation) is not None
+            if part.role is Role.GIVEN if is_tree else part.role.is_view:
+                parts.setdefault(part.relation, []).append(part)
         nets = {
-            name: net_change([part.ordinals() for _, part in view_parts(name, records)])
-            for name in sorted(names)
+            name: net_change([part.ordinals() for part in parts[name]]) for name in sorted(parts)
         }
         widened = [catalog.fit(name, rows) for name, net in nets.items() for rows in net]
         if any(widened):
             catalog.relayout()
         for name, (inserted, deleted) in nets.items():
-            relation = catalog.relations[name]
+            is_tree = catalog.tree_of(name) is not None
+            relation = (catalog.given if is_tree else catalog.relations)[name]
             relation.remove(catalog.pack(name, deleted))
             relation.add(catalog.pack(name, inserted), None, None)
             relation.commit()

@@ -55,6 +55,7 @@ from tidelog.plan.body import (
     Unpack,
 )
 from tidelog.plan.externals import UNORDERED, is_external
+from tidelog.plan.folding import folded
 from tidelog.plan.lowered import Aggregation, GroupedRecursion, Layer, Lowered, facts_of
 from tidelog.plan.redundant import without_unused_columns
 from tidelog.plan.siblings import without_aggregates
@@ -352,6 +353,9 @@ class _RuleLowering:
                 raise AssertionError("`_` has no value")
 
     def _computed(self, op: str, args: tuple[p.Term, ...], type_: Type) -> str:
+        known = folded(op, args, type_)
+        if known is not None:
+            return self._slot(known)
         slots = tuple(self._slot(arg) for arg in args)
         types = tuple(arg.type for arg in args)
         into = self._new(type_)

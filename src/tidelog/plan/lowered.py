@@ -70,6 +70,21 @@ class Layer:
     """Whether the relation has rows only where something has failed (plan/failure_rules.py)."""
     errors_of: str | None = None
     """The relation of failures, if the rows here are those of them that are errors."""
+    tree: TreeView | None = None
+    """How the relation is maintained without storing its rows, if it is (plan/theta/)."""
+
+
+@dataclass(frozen=True)
+class TreeView:
+    """A relation whose rows are not stored: they are enumerated from those of a join tree.
+
+    The rules of its layer read the leaves of the tree that have the output. `whole` is the rule as
+    it is in the program, over relations that the program declares.
+    """
+
+    whole: LoweredRule
+    is_injective: bool
+    """Whether no row of `whole` has two derivations."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ A plan reads each atom in some order of its columns. It uses them in groups, one
 columns with known values at once, a variable by itself, the remaining columns at the end. Any order
 within a group will do, so an existing order of the relation often fits. An order that no relation
 has yet must be built and maintained, which is part of the cost.
+
+A comparison with a known value bounds the next column of an atom (plan/bounds.py): only the rows
+between are read. The driver is never bounded, because its rows would have to be sorted first.
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ from tidelog.plan.body import (
     is_external,
     outputs,
 )
-from tidelog.plan.steps import Absent, Compute, Iterate, Leap, Plan, Scan, Seek, Step
+from tidelog.plan.bounds import SlotBound
+from tidelog.plan.steps import Absent, Bound, Compute, Iterate, Leap, Plan, Scan, Seek, Step
 
 Groups = tuple[tuple[int, ...], ...]
 """The columns of an atom, in the groups in which a plan uses them."""
@@ -43,6 +47,7 @@ Order = tuple[int, ...]
 """All columns of a relation, in the order in which an index sorts by them."""
 
 _MOST_STATES = 4000
+_BOUND_SHARE = 0.3  # of the values, those that a bound is assumed to leave
 
 
 @dataclass(frozen=True)
@@ -101,12 +106,15 @@ class Orderer:
         sorting: float = 0.0,
         *,
         whole_driver: bool = False,
+        bounds: Sequence[SlotBound] = (),
+        kept: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare to plan.
 
         `held` returns the orders that an atom's relation has. `price` is the cost of another order
         for each of its rows, `sorting` the cost of sorting a row of the driver. With
         `whole_driver`, the first step scans the driver, so that its rows can be in any order.
+        `bounds` are those that conditions imply, `kept` the slots that are read after the join.
         """
         self._atoms = tuple(atoms)
         self._held = [() if i == driver else tuple(held(i)) for i in range(len(atoms))]
@@ -114,6 +122,7 @@ class Orderer:
         self._stats = [stats(i) for i in range(len(atoms))]
         self._driver = driver
         self._whole_driver = whole_driver
+        self._bounds, self._kept = bounds, kept
         self._known = known
         self._conditions = [c for c in conditions if not is_external(c)]
         self._computed = computed_slots(conditions)
@@ -215,6 +224,8 @@ class Orderer:
                 state.atoms, key=lambda a: (self._unlocks_nothing(state, a), self._rows(state, a))
             )
             yield lambda s: self._scan(s, atom)
+            for column in self._bounded_columns(state):
+                yield partial(self._bounded_scan, atom=column[0], column=column[1])
 
     def _shared(self, state: _State, atoms: Sequence[int]) -> Iterator[str]:
         """Yield the unbound slots of `atoms` that another pending atom has as well."""
@@ -248,24 +259,85 @@ class Orderer:
         fanouts = [self._fanout(state, a, c) for a, c in zip(atoms, columns, strict=True)]
         domain = max(self._domain[slot], *fanouts)
         agreed = min(fanouts) * math.prod(f / domain for f in sorted(fanouts)[1:])
-        state.cost += state.partial * (1.0 + min(fanouts) * len(atoms))
-        state.partial *= agreed
+        share = 1.0
+        for a, c in zip(atoms, columns, strict=True):
+            share = min(share, _BOUND_SHARE ** self._bound(state, a, c))
+        if share < 1.0:
+            self._drop_checks(state, slot)
+        state.cost += state.partial * (1.0 + min(fanouts) * len(atoms) * share)
+        state.partial *= agreed * share
         state.steps.append(Leap(slot, atoms, columns))
         state.started = state.started or self._driver in atoms
         state.bound.add(slot)
         for a, column in zip(atoms, columns, strict=True):
             self._consume(state, a, (column,))
 
-    def _scan(self, state: _State, atom: int) -> None:
+    def _bounded_columns(self, state: _State) -> Iterator[tuple[int, int]]:
+        """Yield the columns, with their atoms, that known values bound."""
+        for atom in state.atoms:
+            for column, slot in enumerate(self._atoms[atom].args):
+                if column not in state.consumed[atom] and self._bounds_of(state, atom, slot):
+                    yield atom, column
+
+    def _bounds_of(self, state: _State, atom: int, slot: str | None) -> list[SlotBound]:
+        if atom == self._driver:
+            return []
+        return [
+            bound
+            for bound in self._bounds
+            if bound.slot == slot and bound.other in state.bound and bound.check in state.conditions
+        ]
+
+    def _bound(self, state: _State, atom: int, column: int) -> int:
+        """Bound a column by all values that are known; return how many bounds it has."""
+        bounds = self._bounds_of(state, atom, self._atoms[atom].args[column])
+        for bound in bounds:
+            state.steps.append(Bound(atom, column, bound.op, bound.other, bound.offset))
+        return len(bounds)
+
+    def _drop_checks(self, state: _State, slot: str) -> None:
+        """Drop the comparisons that bounds have replaced, and sums that only these read."""
+        for bound in self._bounds:
+            if bound.slot != slot or bound.other not in state.bound:
+                continue
+            if bound.check in state.conditions:
+                state.conditions.remove(bound.check)
+        for bound in self._bounds:
+            if bound.slot == slot and bound.sum in state.conditions:
+                into = bound.sum.into
+                read = any(
+                    into in c.inputs or into in outputs(c)
+                    for c in state.conditions
+                    if c != bound.sum
+                )
+                read = read or any(into in atom.slots for atom in self._atoms)
+                if not read and into not in self._kept:
+                    state.conditions.remove(bound.sum)
+
+    def _bounded_scan(self, state: _State, atom: int, column: int) -> None:
+        slot = self._atoms[atom].args[column]
+        assert slot is not None
+        bounds = self._bound(state, atom, column)
+        self._drop_checks(state, slot)
+        self._scan(state, atom, (column,), _BOUND_SHARE**bounds)
+
+    def _scan(
+        self, state: _State, atom: int, first: tuple[int, ...] = (), share: float = 1.0
+    ) -> None:
+        """Scan an atom; `first` are columns that its order needs before the others."""
         done = state.consumed[atom]
         columns = tuple(c for c in range(len(self._atoms[atom].args)) if c not in done)
-        rows = self._rows(state, atom)
+        rows = self._rows(state, atom) * share
         state.cost += state.partial * (0.5 + rows)
         state.partial *= rows
         state.steps.append(Scan(atom, columns))
         state.started = state.started or self._driver == atom
         state.bound.update(self._atoms[atom].slots)
-        self._consume(state, atom, columns)
+        if first:
+            self._consume(state, atom, first)
+        rest = tuple(column for column in columns if column not in first)
+        if rest:
+            self._consume(state, atom, rest)
 
     def _consume(self, state: _State, atom: int, columns: tuple[int, ...]) -> None:
         state.consumed[atom] = (*state.consumed[atom], *columns)

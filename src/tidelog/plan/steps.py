@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tidelog.logic.program import Comparison
 from tidelog.plan.body import Assign, AtomUse, Check, Range, Unpack
 
 
@@ -37,6 +38,17 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """Restrict an atom to the rows whose next column is `op` the value of a slot plus `offset`."""
+
+    atom: int
+    column: int
+    op: Comparison
+    slot: str
+    offset: int
+
+
+@dataclass(frozen=True)
 class Compute:
     """Compute a value and bind it, or test a condition."""
 
@@ -58,7 +70,7 @@ class Iterate:
     count: Range
 
 
-Step: TypeAlias = Leap | Seek | Scan | Compute | Absent | Iterate
+Step: TypeAlias = Leap | Seek | Scan | Bound | Compute | Absent | Iterate
 
 
 @dataclass(frozen=True)

@@ -192,11 +192,13 @@ def read_view(work: Work, number: int) -> Iterator[bytes]:
 def count_view(work: Work, number: int) -> int:
     """Return how many rows a view takes from a shard."""
     shard = _shown(work, number)
-    return 0 if shard is None else len(shard.engine.catalog.relations[work.view])
+    return 0 if shard is None else len(shard.engine.reader(work.view))
 
 
 def view_tables(work: Work, number: int) -> Iterator[pa.Table]:
     """Yield the rows that a view takes from a shard, in tables of limited size."""
+    from tidelog.engine.tree_reads import stored_rows
+
     shard = _shown(work, number)
     if shard is None:
         return
@@ -204,7 +206,7 @@ def view_tables(work: Work, number: int) -> Iterator[pa.Table]:
     if work.given:
         rows = catalog.encode(work.view, shard.engine.state.given_rows(work.view))
     else:
-        stored = catalog.relations[work.view]
+        stored = stored_rows(catalog, shard.engine.program.relations[work.view])
         rows = stored.ordinals(stored.rows())
     for start in range(0, rows.shape[1], _CHUNK):
         yield _arrow(shard, work.view, rows[:, start : start + _CHUNK])

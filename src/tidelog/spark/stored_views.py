@@ -283,12 +283,7 @@ class ShardedState(StoredState):
             yield self._distinct(part.view, self._everywhere(part.view, part.epoch))
 
     def _rows(self, committed: Committed, view: str, number: int) -> Iterator[pa.Table]:
-        from tidelog.engine.stored_reads import StoredReader
-
-        shard = self._shard(committed, number)
-        engine = shard.engine
-        stored, relation = engine.catalog.relations[view], engine.program.relations[view]
-        for batch in StoredReader(engine.state.codec, stored, relation).batches():
+        for batch in self._shard(committed, number).engine.reader(view).batches():
             yield pa.Table.from_batches([batch])
 
     def _everywhere(self, view: str, epoch: int) -> list[pa.Table]:

@@ -13,13 +13,14 @@ from tidelog.errors import EvaluationError
 from tidelog.kernel import rows as kernel
 from tidelog.logic.graph import UnionFind
 from tidelog.plan.body import Assign, LoweredRule, copied_columns
-from tidelog.plan.lowered import Layer, Lowered
+from tidelog.plan.lowered import Layer, Lowered, TreeView
 from tidelog.plan.order import Stats
 from tidelog.runtime.progress import Meter
 from tidelog.store.codec import FEW, Codec
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words, sort_words
+from tidelog.store.versions import Version
 from tidelog.values.types import Row, Type
 
 CHUNK = 1 << 22  # columns of a buffer for the output of a join
@@ -60,6 +61,9 @@ class Catalog:
         )
         self.passed_on: list[StoredRelation] = []
         """Relations that pass on their deltas, and store rows only during a bootstrap."""
+        self._trees = {n: la.tree for la in lowered.layers if la.tree for n in la.relations}
+        self.computed: dict[str, Callable[[Version], Words]] = {}
+        """For each relation whose rows are not stored: the function that returns them."""
         self.failures: dict[str, Callable[[NDArray[np.int64]], EvaluationError]] = {}
         """For each relation of failures: the function that returns the error of a row.
 
@@ -211,6 +215,15 @@ class Catalog:
         counts = np.empty(rows.shape[1], np.int64)
         n = kernel.unique_sums(rows, rows.shape[1], counts, False, counts)
         return np.ascontiguousarray(rows[:, :n])
+
+    def tree_of(self, name: str) -> TreeView | None:
+        """Return how a relation is maintained without storing its rows, if it is."""
+        return self._trees.get(name)
+
+    def rows_of(self, name: str, version: Version) -> Words:
+        """Return the rows of a relation, sorted; those that are not stored are computed."""
+        computed = self.computed.get(name)
+        return self.relations[name].rows(version) if computed is None else computed(version)
 
     # --- statistics ---
 

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.kernel import rows as kernel
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
-from tidelog.store.relation import StoredRelation
+from tidelog.store.relation import StoredRelation, ordinals_by
 from tidelog.store.run import Words, sort_words
 from tidelog.store.run_tree import nothing
 from tidelog.store.versions import Version
@@ -51,10 +50,9 @@ class Slice:
     def ordinals(self, which: Any = slice(None)) -> NDArray[np.int64]:
         """Return the rows that the NumPy index `which` selects, as columns of ordinals."""
         words = np.ascontiguousarray(self.words[:, which])
-        columns = np.empty((len(self.biases), words.shape[1]), np.int64)
-        kernel.unpack(words, words.shape[1], self.layout.by_column, columns)
-        columns += np.array(self.biases, np.int64)[:, None]
-        return columns
+        fields = np.empty((len(self.biases), 4), np.int64)
+        fields[:, :3], fields[:, 3] = self.layout.by_column, self.biases
+        return ordinals_by(words, fields)
 
     def only(self, which: NDArray[np.bool_]) -> Slice:
         """Return the rows for which `which` is true."""

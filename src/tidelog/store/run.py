@@ -226,6 +226,21 @@ def sort_words(words: Words) -> Words:
     return np.ascontiguousarray(words[:, sorted_order(words)])
 
 
+def sort_pieces(words: Words) -> Words:
+    """Return the rows sorted, if they consist of sorted pieces. One word is sorted in place.
+
+    That is how a join writes them. Merging what is sorted takes a tenth of the time of sorting it.
+    """
+    if words.shape[0] == 1:
+        words[0].sort(kind="stable")
+        return words
+    if words.shape[1] < 2:
+        return words
+    order = np.argsort(words[0], kind="stable")
+    kernel.settle_ties(words, order)
+    return np.ascontiguousarray(words[:, order])
+
+
 def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
     """Return the rows sorted, and their marks with them; may overwrite `words`.
 

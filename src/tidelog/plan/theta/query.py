@@ -75,7 +75,9 @@ def theta_query(
                 computed[condition.into] = read
                 continue
             read |= variables(frozenset({condition.into}))
-        predicates.append(ThetaPredicate(condition_text(condition), read, len(predicates)))
+        predicates.append(
+            ThetaPredicate(condition_text(condition), read, len(predicates), condition)
+        )
     output = variables(frozenset(arg for arg in rule.head.args if arg is not None))
     kept = tuple(p for p in predicates if p.variables)  # without variables: true or false for all
     names = tuple(atom_text(number) for number in range(len(rule.atoms)))

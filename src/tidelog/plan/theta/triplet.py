@@ -19,8 +19,10 @@ Whatever the order of the operations, the result is the same (Proposition 7).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from tidelog.plan.body import Condition
 
 Edge: TypeAlias = frozenset[str]
 
@@ -33,6 +35,8 @@ class ThetaPredicate:
     variables: Edge
     number: int
     """Its place in the query, which tells equal texts apart."""
+    condition: Condition | None = field(default=None, compare=False, repr=False)
+    """The condition of the rule, if the query is one."""
 
 
 @dataclass(frozen=True)

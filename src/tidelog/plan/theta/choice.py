@@ -1,0 +1,169 @@
+"""Which relations are maintained by a join tree, without storing their rows.
+
+A candidate has one rule, an inequality between two of its atoms, and a free-connex query: then its
+result can be enumerated from the relations at the lower end of the tree (rewriting.py). Its rows
+are left out only if nobody needs them in an index: sums and counts read the changes alone, other
+rules would look rows up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from tidelog.plan.body import (
+    Assign,
+    Condition,
+    Filter,
+    FunctorCall,
+    LoweredRule,
+    OnFailure,
+)
+from tidelog.plan.lowered import Aggregation, Layer, Lowered, TreeView
+from tidelog.plan.theta.join_tree import JoinShape, analyse_joins
+from tidelog.plan.theta.query import theta_query
+from tidelog.plan.theta.rewriting import TreeRules, output_conditions
+from tidelog.values.types import Type
+
+NAME = "theta-tree"
+_SUMS = ("sum", "mean", "total")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a relation is not maintained by a join tree."""
+
+    why: str
+
+
+def with_trees(
+    lowered: Lowered, stored: Collection[str] = (), forced: Collection[str] = ()
+) -> Lowered:
+    """Return the program with join trees where they serve.
+
+    `stored` are relations whose rows must be stored. `forced` are those that a join tree maintains
+    even without an inequality.
+    """
+    relations: dict[str, tuple[Type, ...]] = dict(lowered.relations)
+
+    def new_relation(hint: str, types: Sequence[Type]) -> str:
+        name = f"{hint.partition('@')[0]}@tree{len(relations)}"
+        relations[name] = tuple(types)
+        return name
+
+    first_id = 1 + max((r.id for layer in lowered.every_layer() for r in layer.rules), default=0)
+    rules = TreeRules(new_relation, first_id)
+    layers: list[Layer] = []
+    for layer in lowered.layers:
+        shape = tree_shape(lowered, layer, stored, is_forced=layer.relations[0] in forced)
+        if isinstance(shape, Refused):
+            layers.append(layer)
+            continue
+        (rule,) = layer.rules
+        before = len(rules.reducts)
+        final = rule if is_injective(rule) else rules.rewritten(rule, shape)
+        layers.extend(Layer((r.head.relation,), (r,), False) for r in rules.reducts[before:])
+        assert is_injective(final), f"a row of {rule.text} can have two derivations"
+        layers.append(replace(layer, rules=(final,), tree=TreeView(rule, is_injective(rule))))
+    kept = {name: relations[name] for layer in layers for name in layer.relations}
+    return Lowered(MappingProxyType(kept), tuple(layers), lowered.facts)
+
+
+def tree_shape(
+    lowered: Lowered, layer: Layer, stored: Collection[str] = (), *, is_forced: bool = False
+) -> JoinShape | Refused:
+    """Return the shape of a layer's join if a tree maintains it, or why none does."""
+    name = layer.relations[0]
+    if layer.aggregation is not None:
+        return Refused("it is an aggregate")
+    if layer.recursive or layer.recompute is not None:
+        return Refused("it depends on itself")
+    if len(layer.rules) != 1:
+        return Refused("it has several rules" if layer.rules else "no rule derives it")
+    if layer.judges or layer.errors_of is not None:
+        return Refused("it has the failures of another relation")
+    if name in stored:
+        return Refused("its rows have to be stored")
+    (rule,) = layer.rules
+    query = theta_query(rule)
+    if query is None or rule.on_failure is not OnFailure.RAISE:
+        return Refused("its rule is not a plain join of positive atoms")
+    if not is_forced and not query.joins_by_inequality:
+        return Refused("no inequality relates two of its atoms")
+    if any(isinstance(c, Filter) for c in rule.conditions):
+        return Refused("Python tests one of its conditions")
+    if "@" not in name and any("@" in atom.relation for atom in rule.atoms):
+        return Refused("it reads a relation that is not in the program")
+    shape = analyse_joins(query)
+    if not shape.is_acyclic:
+        return Refused("its join is cyclic")
+    if not shape.is_free_connex:
+        return Refused("its join is not free-connex")
+    reader = next(_readers(lowered, name), None)
+    if reader is not None:
+        return Refused(f"{reader} looks up its rows")
+    if not _keeps_failures(rule, shape):
+        return Refused("a computation that can fail is below the output")
+    return shape
+
+
+def _readers(lowered: Lowered, name: str) -> Iterator[str]:
+    """Yield what needs the rows of a relation in an index."""
+    for layer in lowered.layers:
+        for rule in layer.rules:
+            if any(atom.relation == name for atom in rule.atoms):
+                yield f"`{rule.head.relation}`"
+        if layer.recompute is not None and name in layer.recompute.reads:
+            yield f"`{layer.relations[0]}`"
+        aggregation = layer.aggregation
+        if aggregation is not None and aggregation.source == name and not _is_sum(aggregation):
+            yield f"`{aggregation.op}`"
+
+
+def _is_sum(aggregation: Aggregation) -> bool:
+    """Return whether an aggregate reads nothing but changes (maintain/sums.py)."""
+    return all(part.target is None or part.op in _SUMS for part in aggregation.each)
+
+
+def _keeps_failures(rule: LoweredRule, shape: JoinShape) -> bool:
+    """Return whether the failures of a rule are those of its rewritten form.
+
+    A reduct would fail on rows that the rest of the rule excuses. And a value that can fail must
+    still be computed.
+    """
+    if is_injective(rule):
+        return True
+    kept = output_conditions(rule, shape)
+    return all(condition in kept for condition in rule.conditions if _can_fail(condition))
+
+
+def _can_fail(condition: Condition) -> bool:
+    match condition:
+        case Assign(_, FunctorCall(fallible=fallible)):
+            return fallible
+        case Filter(fallible=fallible):
+            return fallible
+    return False
+
+
+def is_injective(rule: LoweredRule) -> bool:
+    """Return whether a row of the head determines the rows of all atoms.
+
+    No argument is left open, and every slot of an atom follows from those of the head.
+    """
+    known = set(rule.constants).union(rule.head.slots)
+    if any(arg is None for atom in rule.atoms for arg in atom.args):
+        return False
+    equal: Mapping[str, str] = {
+        c.into: c.value
+        for c in rule.conditions
+        if isinstance(c, Assign) and isinstance(c.value, str)
+    }
+    size = -1
+    while size != len(known):
+        size = len(known)
+        for into, value in equal.items():
+            if into in known or value in known:
+                known |= {into, value}
+    return all(atom.slots <= known for atom in rule.atoms)
