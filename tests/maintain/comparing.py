@@ -137,9 +137,12 @@ def _compare_levels(
     """Compare a bootstrap with the definition.
 
     What is always evaluated anew, or not stored, has no levels and counts. Relations that lowering
-    has put into a recursion (for aggregates) add levels of their own.
+    has put into a recursion (for aggregates) add levels of their own. A
+    rule that reads a join in place of its result has other derivations.
     """
     for layer, strategy in kernel.layers:
+        if any("@given" in atom.relation for rule in layer.rules for atom in rule.atoms):
+            continue
         if strategy.name not in ("recompute", "theta-tree") and expected.keys() >= set(
             layer.relations
         ):

@@ -189,6 +189,8 @@ def _packed(name: str, role: Role, relation: StoredRelation) -> PackedChange:
 def _everything(catalog: Catalog) -> Iterator[tuple[str, bool, StoredRelation]]:
     """Yield name, whether these are only the given rows, and relation."""
     for name, relation in catalog.relations.items():
+        if name in catalog.aliases:
+            continue
         yield name, False, relation
         if catalog.given[name] is not relation:
             yield name, True, catalog.given[name]

@@ -109,6 +109,11 @@ def facts_of(relation: str) -> str:
     return f"{relation}@facts"
 
 
+def given_of(relation: str) -> str:
+    """Return the name under which rules read the given rows of a derived relation."""
+    return f"{relation}@given"
+
+
 @dataclass(frozen=True)
 class GroupedRecursion:
     """A recursion that binds the groups of its own aggregates.

@@ -14,4 +14,4 @@ from tidelog.plan.theta.choice import with_trees
 def planned(program: Program) -> Lowered:
     """Return the program in the kernel's terms, with a choice for each relation."""
     functional = frozenset(r.name for r in program.relations.values() if r.functional)
-    return with_trees(lower(program), stored=functional)
+    return with_trees(lower(program), functional)

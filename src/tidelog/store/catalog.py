@@ -13,7 +13,7 @@ from tidelog.errors import EvaluationError
 from tidelog.kernel import rows as kernel
 from tidelog.logic.graph import UnionFind
 from tidelog.plan.body import Assign, LoweredRule, copied_columns
-from tidelog.plan.lowered import Layer, Lowered, TreeView
+from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
 from tidelog.plan.order import Stats
 from tidelog.runtime.progress import Meter
 from tidelog.store.codec import FEW, Codec
@@ -56,6 +56,12 @@ class Catalog:
                 StoredRelation(f"{name} (given)", own) if name in derived else self.relations[name]
             )
         self.derived = frozenset(derived)
+        self.aliases = {
+            given_of(name): name for name in self.relations if given_of(name) in self.relations
+        }
+        """The names under which rules read the given rows of derived relations."""
+        for alias, name in self.aliases.items():
+            self.relations[alias] = self.given[alias] = self.given[name]
         self._everything = tuple(
             dict.fromkeys(r for n in lowered.relations for r in (self.relations[n], self.given[n]))
         )
@@ -294,6 +300,10 @@ def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
     classes = UnionFind[object]()
     find, union = classes.find, classes.union
     types = dict(lowered.relations)
+    for relation, columns in types.items():
+        if given_of(relation) in types:
+            for column in range(max(1, len(columns))):
+                union((relation, column), (given_of(relation), column))
     for layer in lowered.every_layer():
         for rule in layer.rules:
             for slot, other in _equal_slots(rule):

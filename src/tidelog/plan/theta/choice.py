@@ -2,14 +2,15 @@
 
 A candidate has one rule, an inequality between two of its atoms, and a free-connex query: then its
 result can be enumerated from the relations at the lower end of the tree (rewriting.py). Its rows
-are left out only if nobody needs them in an index: sums and counts read the changes alone, other
-rules would look rows up.
+are left out only if nobody needs them in an index. Sums and counts read the changes alone. Other
+rules read what it joins, if they can (unfolding.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from types import MappingProxyType
 
 from tidelog.plan.body import (
@@ -20,14 +21,14 @@ from tidelog.plan.body import (
     LoweredRule,
     OnFailure,
 )
-from tidelog.plan.lowered import Aggregation, Layer, Lowered, TreeView
+from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
 from tidelog.plan.theta.join_tree import JoinShape, analyse_joins
 from tidelog.plan.theta.query import theta_query
 from tidelog.plan.theta.rewriting import TreeRules, output_conditions
+from tidelog.plan.theta.unfolding import can_take_its_place, is_sum, unfolded
 from tidelog.values.types import Type
 
 NAME = "theta-tree"
-_SUMS = ("sum", "mean", "total")
 
 
 @dataclass(frozen=True)
@@ -52,28 +53,46 @@ def with_trees(
         relations[name] = tuple(types)
         return name
 
-    first_id = 1 + max((r.id for layer in lowered.every_layer() for r in layer.rules), default=0)
-    rules = TreeRules(new_relation, first_id)
-    layers: list[Layer] = []
-    for layer in lowered.layers:
-        shape = tree_shape(lowered, layer, stored, is_forced=layer.relations[0] in forced)
-        if isinstance(shape, Refused):
-            layers.append(layer)
+    rule_ids = (r.id for layer in lowered.every_layer() for r in layer.rules)
+    ids = count(1 + max(rule_ids, default=0))
+    rules = TreeRules(new_relation, ids)
+    done: list[Layer] = []
+    left = list(lowered.layers)
+    while left:
+        layer, left = left[0], left[1:]
+        name = layer.relations[0]
+        current = replace(lowered, layers=(*done, layer, *left))
+        shape = tree_shape(current, layer, stored, is_forced=name in forced, ignores_readers=True)
+        if isinstance(shape, Refused) or not can_take_its_place(left, name, *layer.rules):
+            done.append(layer)
             continue
         (rule,) = layer.rules
         before = len(rules.reducts)
         final = rule if is_injective(rule) else rules.rewritten(rule, shape)
-        layers.extend(Layer((r.head.relation,), (r,), False) for r in rules.reducts[before:])
         assert is_injective(final), f"a row of {rule.text} can have two derivations"
-        layers.append(replace(layer, rules=(final,), tree=TreeView(rule, is_injective(rule))))
-    kept = {name: relations[name] for layer in layers for name in layer.relations}
-    return Lowered(MappingProxyType(kept), tuple(layers), lowered.facts)
+        done.extend(Layer((r.head.relation,), (r,), False) for r in rules.reducts[before:])
+        done.append(replace(layer, rules=(final,), tree=TreeView(rule, is_injective(rule))))
+        readers = [unfolded(other, name, final, ids) for other in left]
+        if any(a is not b for a, b in zip(left, readers, strict=True)):
+            relations[given_of(name)] = relations[name]
+            done.append(Layer((given_of(name),), (), False))
+            left = readers
+    kept = {name: relations[name] for layer in done for name in layer.relations}
+    return Lowered(MappingProxyType(kept), tuple(done), lowered.facts)
 
 
 def tree_shape(
-    lowered: Lowered, layer: Layer, stored: Collection[str] = (), *, is_forced: bool = False
+    lowered: Lowered,
+    layer: Layer,
+    stored: Collection[str] = (),
+    *,
+    is_forced: bool = False,
+    ignores_readers: bool = False,
 ) -> JoinShape | Refused:
-    """Return the shape of a layer's join if a tree maintains it, or why none does."""
+    """Return the shape of a layer's join if a tree maintains it, or why none does.
+
+    With `ignores_readers` it does not matter that rules look up its rows.
+    """
     name = layer.relations[0]
     if layer.aggregation is not None:
         return Refused("it is an aggregate")
@@ -93,7 +112,7 @@ def tree_shape(
         return Refused("no inequality relates two of its atoms")
     if any(isinstance(c, Filter) for c in rule.conditions):
         return Refused("Python tests one of its conditions")
-    if "@" not in name and any("@" in atom.relation for atom in rule.atoms):
+    if "@" not in name and any(_is_internal(atom.relation) for atom in rule.atoms):
         return Refused("it reads a relation that is not in the program")
     shape = analyse_joins(query)
     if not shape.is_acyclic:
@@ -101,11 +120,16 @@ def tree_shape(
     if not shape.is_free_connex:
         return Refused("its join is not free-connex")
     reader = next(_readers(lowered, name), None)
-    if reader is not None:
+    if reader is not None and not ignores_readers:
         return Refused(f"{reader} looks up its rows")
     if not _keeps_failures(rule, shape):
         return Refused("a computation that can fail is below the output")
     return shape
+
+
+def _is_internal(relation: str) -> bool:
+    """Return whether lowering has made a relation. Readers of a state do not have its rows."""
+    return "@" in relation
 
 
 def _readers(lowered: Lowered, name: str) -> Iterator[str]:
@@ -117,13 +141,8 @@ def _readers(lowered: Lowered, name: str) -> Iterator[str]:
         if layer.recompute is not None and name in layer.recompute.reads:
             yield f"`{layer.relations[0]}`"
         aggregation = layer.aggregation
-        if aggregation is not None and aggregation.source == name and not _is_sum(aggregation):
+        if aggregation is not None and aggregation.source == name and not is_sum(aggregation):
             yield f"`{aggregation.op}`"
-
-
-def _is_sum(aggregation: Aggregation) -> bool:
-    """Return whether an aggregate reads nothing but changes (maintain/sums.py)."""
-    return all(part.target is None or part.op in _SUMS for part in aggregation.each)
 
 
 def _keeps_failures(rule: LoweredRule, shape: JoinShape) -> bool:

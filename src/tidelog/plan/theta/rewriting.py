@@ -35,9 +35,9 @@ NewRelation = Callable[[str, Sequence[Type]], str]
 class TreeRules:
     """Makes the rules of join trees. Equal projections of a relation become one."""
 
-    def __init__(self, new_relation: NewRelation, first_id: int) -> None:
-        self._new_relation = new_relation
-        self._next_id = first_id
+    def __init__(self, new_relation: NewRelation, ids: Iterator[int]) -> None:
+        """Make rules with relations from `new_relation` and ids from `ids`."""
+        self._new_relation, self._ids = new_relation, ids
         self._projections: dict[tuple[str, tuple[int, ...]], str] = {}
         self.reducts: list[LoweredRule] = []
         """The rules of the reducts made so far, each after those it reads."""
@@ -84,8 +84,7 @@ class TreeRules:
         conditions: Sequence[Condition],
     ) -> None:
         made = _with_body(rule, head, atoms, conditions)
-        self.reducts.append(replace(made, id=self._next_id, text=f"a part of {rule.text}"))
-        self._next_id += 1
+        self.reducts.append(replace(made, id=next(self._ids), text=f"a part of {rule.text}"))
 
 
 def output_conditions(rule: LoweredRule, shape: JoinShape) -> list[Condition]:
