@@ -14,6 +14,7 @@ from tests.spark.piping import PROGRAM, Folder
 from tidelog.errors import DataError, UsageError
 from tidelog.spark import Pipeline, Sink, Source
 from tidelog.spark.failures import Failures, recorded
+from tidelog.spark.pipeline_epochs import PipelineEpochs
 from tidelog.spark.retries import Clock, Outage, Retry
 from tidelog.spark.stream import EpochStream
 
@@ -224,7 +225,7 @@ def test_a_query_is_started_again(
     folder = Folder(tmp_path)
     folder.write("edge/0", "0,1\n")
     away = [2]
-    start, applied = EpochStream.start, Pipeline._micro_batch
+    start, applied = EpochStream.start, PipelineEpochs.micro_batch
 
     def starting(self: Any, *args: Any) -> None:
         if away[0] == 2:
@@ -239,7 +240,7 @@ def test_a_query_is_started_again(
         return applied(self, *args, **keys)
 
     monkeypatch.setattr(EpochStream, "start", starting)
-    monkeypatch.setattr(Pipeline, "_micro_batch", failing)
+    monkeypatch.setattr(PipelineEpochs, "micro_batch", failing)
     pipeline, said = made(folder, folder.source("edge", "csv"), sinks=[])
     with pipeline:
         pipeline.run(spark, once=False, poll_seconds=0.01, watch=lambda done: pipeline.stop())
