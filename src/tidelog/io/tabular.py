@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class CheckedRows(list[Row]):
 
 _CHECKED = (CheckedRows, CheckedTable)
 _ROW = (tuple, list)
+_MANY = 8  # rows that are checked column by column
 
 
 # --- in ---------------------------------------------------------------------------------------
@@ -60,6 +62,10 @@ def _checked(data: Any, relation: Relation, checks: list[Callable[[Any], Any]]) 
     rows: list[Row] = []
     source = data if isinstance(data, list) else _raw_rows(data, relation)
     arity = len(checks)
+    if isinstance(source, list) and len(source) >= _MANY and _are_tuples(source, arity):
+        with suppress(ValueError, TypeError):  # below, the row is found
+            columns = zip(*source, strict=True)
+            return list(zip(*map(_checked_column, columns, checks), strict=True))
     for raw in source:
         if not isinstance(raw, _ROW) or len(raw) != arity:
             raise _misfit(raw, len(rows), relation)
@@ -68,6 +74,20 @@ def _checked(data: Any, relation: Relation, checks: list[Callable[[Any], Any]]) 
         except (ValueError, TypeError):
             raise _misfit(raw, len(rows), relation, checks) from None
     return rows
+
+
+def _are_tuples(rows: list[Any], arity: int) -> bool:
+    return arity > 0 and set(map(type, rows)) == {tuple} and set(map(len, rows)) == {arity}
+
+
+def _checked_column(values: tuple[Any, ...], check: Callable[[Any], Any]) -> Iterable[Any]:
+    """Return the values of a column in canonical form. Most of them are, and looked at together."""
+    if check is _number and set(map(type, values)) == {int}:
+        if min(values) >= NUMBER_MIN and max(values) <= NUMBER_MAX:
+            return values
+    elif check is _symbol and set(map(type, values)) == {str} and all(map(str.isascii, values)):
+        return values
+    return list(map(check, values))
 
 
 def _misfit(

@@ -41,6 +41,10 @@ class Counting(Strategy):
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
         self._columns = [copied_columns(rule) for rule in layer.rules]
         self._original = self._copy_of(layer)
+        self._often_empty = [
+            [catalog.relations[a.relation] for a in rule.atoms if a.relation in catalog.aliases]
+            for rule in layer.rules
+        ]
 
     def bootstrap(self) -> None:
         """Compute the relation from the relations it reads."""
@@ -70,8 +74,10 @@ class Counting(Strategy):
         if self._original is not None and not self._given.stored:
             return self._follow(self._original.delta)
         tally = Tally(self._relation.words)
-        for joins, columns in zip(self._joins, self._columns, strict=True):
-            if not self._can_derive(joins):
+        for joins, columns, often_empty in zip(
+            self._joins, self._columns, self._often_empty, strict=True
+        ):
+            if not self._can_derive(joins) or any(map(_is_empty, often_empty)):
                 continue
             for place, atom in enumerate(joins.rule.atoms):
                 delta = self._catalog.relations[atom.relation].delta
@@ -181,6 +187,11 @@ class Counting(Strategy):
             return reading(index, version)
 
         return read
+
+
+def _is_empty(relation: StoredRelation) -> bool:
+    """Return whether a relation has no rows, before and after the epoch."""
+    return not relation.stored and not relation.delta
 
 
 def _columns(rows: Words, which: NDArray[np.bool_]) -> Words:

@@ -18,7 +18,8 @@ within a group will do, so an existing order of the relation often fits. An orde
 has yet must be built and maintained, which is part of the cost.
 
 A comparison with a known value bounds the next column of an atom (plan/bounds.py): only the rows
-between are read. The driver is never bounded, because its rows would have to be sorted first.
+between are read. The driver is never bounded, because its rows would have to be sorted first. Nor
+is a column bounded by a constant: it would need an order of its own, to be used once.
 """
 
 from __future__ import annotations
@@ -285,7 +286,10 @@ class Orderer:
         return [
             bound
             for bound in self._bounds
-            if bound.slot == slot and bound.other in state.bound and bound.check in state.conditions
+            if bound.slot == slot
+            and bound.other in state.bound
+            and bound.other not in self._known
+            and bound.check in state.conditions
         ]
 
     def _bound(self, state: _State, atom: int, column: int) -> int:
@@ -298,7 +302,7 @@ class Orderer:
     def _drop_checks(self, state: _State, slot: str) -> None:
         """Drop the comparisons that bounds have replaced, and sums that only these read."""
         for bound in self._bounds:
-            if bound.slot != slot or bound.other not in state.bound:
+            if bound.slot != slot or bound.other not in state.bound - self._known:
                 continue
             if bound.check in state.conditions:
                 state.conditions.remove(bound.check)
