@@ -125,6 +125,8 @@ def _join(rng: random.Random, kind: str) -> tuple[list[str], list[str]]:
         rng.shuffle(columns)
     else:
         columns = rng.sample(used, rng.randint(1, len(used)))
+    if kind == "number" and rng.random() < 0.15:
+        columns[rng.randrange(len(columns))] = f"{rng.choice(used)} + {rng.choice([*used, '1'])}"
     return columns, body
 
 

@@ -349,7 +349,7 @@ class _Compiler:
         """Add the last step: EMIT, or SCAN_EMIT in the place of a last SCAN."""
         last = self.plan.steps[-1] if self.plan.steps else None
         if (
-            self.mode == k.PLAIN
+            self.mode in (k.PLAIN, k.COUNT)
             and output.words == 1
             and isinstance(last, Scan)
             and self._fits(output)
@@ -425,7 +425,7 @@ class _Compiler:
             initial,
             tuple(self._record_slots),
             tuple(names[emit[k.EMIT_SLOT]] for emit in self._emits),
-            output.words + {k.PLAIN: 0, k.RAW: 2}.get(self.mode, 1),
+            output.words + {k.PLAIN: 0, k.COUNT: 0, k.RAW: 2}.get(self.mode, 1),
         )
 
 

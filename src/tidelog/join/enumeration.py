@@ -48,10 +48,16 @@ class RuleResults:
         return self._united(self._joins.run(None, PLAIN, reader, None))
 
     def size(self, version: Version) -> int:
-        """Return the number of rows, enumerated but not stored if each has one derivation."""
+        """Return the number of rows, without storing them.
+
+        If no row has two derivations, they are not even enumerated: ranges of rows are counted.
+        """
         if not self._is_injective:
-            return sum(part.shape[1] for part in self.parts(version))
-        reader = self._reader(version)
+            return sum(part.shape[1] for part in self.parts(version, self.leader(0)))
+        reader = self._merged_reader(version)
+        found = self._joins.count(reader)
+        if found is not None:
+            return found
         return sum(
             instances.rows.shape[1] for instances in self._joins.run(None, PLAIN, reader, None)
         )

@@ -228,7 +228,11 @@ class RuleJoin:
         if carried is not None:
             for slot in carried:
                 domains.setdefault(slot, self._batch_domain)
-        if emitted is None:
+        words = 1
+        places_out: tuple[tuple[str, int, int, int], ...] = ()
+        if self._mode == k.COUNT and emitted is None:
+            pass  # nothing is written
+        elif emitted is None:
             layout = self._catalog.relations[rule.head.relation].primary.layout
             words = layout.words
             named: list[tuple[str, int, int, int]] = []
@@ -321,6 +325,19 @@ class RuleJoin:
         if not self._read(stage, reader, [], None, but=self._driver_place):
             return None
         return stage.program, self._walked_atom
+
+    def count(self, reader: Reader) -> int | None:
+        """Return the number of instantiations; None if Python takes part in the join.
+
+        Rows of the last atom that lie between two bounds are counted, not read.
+        """
+        stage = self.stages[0]
+        if len(self.stages) > 1:
+            return None
+        self.failed = False
+        if not self._read(stage, reader, None, None):
+            return 0
+        return sum(n for _, n in self._run_stage(stage, 0))
 
     def overflow(self, error: Overflowed) -> DomainOverflow:
         """Return the error that asks for a wider domain."""

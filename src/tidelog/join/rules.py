@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tidelog.join.failures import check_failures, failing_heads
 from tidelog.join.joins import LARGE_CHANGE, Instances, Reader, RuleJoin
+from tidelog.kernel.join_layout import COUNT
 from tidelog.plan.body import LoweredRule, OnFailure
 from tidelog.store.catalog import Catalog
 from tidelog.store.run import Run, Words
@@ -49,6 +50,12 @@ class RuleJoins:
             yield Instances(self._failing(driver, reader, rows), None)
         elif join.failed and on_failure is OnFailure.RAISE and after is not None:
             check_failures(self._catalog, self.rule, driver, after, rows)
+
+    def count(self, reader: Reader) -> int | None:
+        """Return the number of instantiations; None if that takes an enumeration."""
+        if self.rule.on_failure is not OnFailure.RAISE:
+            return None
+        return self._join(None, COUNT, 0).count(reader)
 
     def _failing(self, driver: int | None, reader: Reader, rows: Sequence[Run] | None) -> Words:
         """Return what the rule derives where conditions fail."""

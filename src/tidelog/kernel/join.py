@@ -343,6 +343,20 @@ def join(
             if down:
                 for r in range(atoms[atom, k.RUN_COUNT]):
                     cursor[atom, depth, r] = low[atom, depth, r]
+            if mode == k.COUNT:
+                # A range of rows is counted without being read, unless some of them are dead.
+                limit = atoms[atom, k.LIMIT]
+                for r in range(atoms[atom, k.RUN_COUNT]):
+                    at, end = low[atom, depth, r], high[atom, depth, r]
+                    marks = runs[atom, r, MARKS]
+                    if marks == 0:
+                        filled += end - at
+                    else:
+                        for i in range(at, end):
+                            filled += np.int64(load32(marks, i) <= limit)
+                down = False
+                step -= 1
+                continue
             base = np.int64(0)
             for e in range(words):
                 base += slots[emits[e, k.EMIT_SLOT]] << emits[e, k.EMIT_SHIFT]
@@ -380,7 +394,9 @@ def join(
             down = False
             step -= 1
         elif op == k.EMIT:
-            if down:
+            if down and mode == k.COUNT:
+                filled += 1
+            elif down:
                 if filled == capacity:
                     state[k.AT_STEP], state[k.DOWN], state[k.FILLED] = step, 1, filled
                     state[k.FUEL] = fuel

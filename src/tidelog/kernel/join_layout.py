@@ -75,4 +75,5 @@ PLAIN = 0  # nothing
 LOSE = 1  # the iteration it fired in: 1 + the largest level of its body
 SETTLE = 2  # the iteration it fires in now that the flagged rows have level `settle_level`
 LOOK_BACK = 3  # as LOSE; no row is flagged
+COUNT = 5  # nothing is written: FILLED becomes the number of instantiations
 RAW = 4  # the two largest levels, for rules that are joined in stages: of rows not flagged, flagged

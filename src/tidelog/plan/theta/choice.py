@@ -1,7 +1,9 @@
 """Which relations are maintained by a join tree, without storing their rows.
 
 A candidate has one rule, an inequality between two of its atoms, and a free-connex query: then its
-result can be enumerated from the relations at the lower end of the tree (rewriting.py). Its rows
+result can be enumerated from the relations at the lower end of the tree (rewriting.py). A query
+whose head has all variables needs no tree for that, so it may be cyclic: the predicates that make
+it so are tested during the enumeration. Its rows
 are left out only if nobody needs them in an index. Sums and counts read the changes alone. Other
 rules read what it joins, if they can (unfolding.py).
 """
@@ -115,10 +117,13 @@ def tree_shape(
     if "@" not in name and any(_is_internal(atom.relation) for atom in rule.atoms):
         return Refused("it reads a relation that is not in the program")
     shape = analyse_joins(query)
-    if not shape.is_acyclic:
-        return Refused("its join is cyclic")
-    if not shape.is_free_connex:
-        return Refused("its join is not free-connex")
+    if not is_injective(rule):  # otherwise nothing is projected, and any join will do
+        if not query.output <= _determined(rule):
+            return Refused("its head computes a value that different rows can share")
+        if not shape.is_acyclic:
+            return Refused("its join is cyclic, and some of its variables are not in the head")
+        if not shape.is_free_connex:
+            return Refused("its join is not free-connex")
     reader = next(_readers(lowered, name), None)
     if reader is not None and not ignores_readers:
         return Refused(f"{reader} looks up its rows")
@@ -171,9 +176,15 @@ def is_injective(rule: LoweredRule) -> bool:
 
     No argument is left open, and every slot of an atom follows from those of the head.
     """
-    known = set(rule.constants).union(rule.head.slots)
     if any(arg is None for atom in rule.atoms for arg in atom.args):
         return False
+    known = _determined(rule)
+    return all(atom.slots <= known for atom in rule.atoms)
+
+
+def _determined(rule: LoweredRule) -> set[str]:
+    """Return the slots whose values follow from those of the head."""
+    known = set(rule.constants).union(rule.head.slots)
     equal: Mapping[str, str] = {
         c.into: c.value
         for c in rule.conditions
@@ -185,4 +196,4 @@ def is_injective(rule: LoweredRule) -> bool:
         for into, value in equal.items():
             if into in known or value in known:
                 known |= {into, value}
-    return all(atom.slots <= known for atom in rule.atoms)
+    return known
