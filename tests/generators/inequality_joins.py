@@ -88,6 +88,8 @@ _TIMES = _times()
 
 def _join(rng: random.Random, kind: str) -> tuple[list[str], list[str]]:
     """Return the columns of a head and a body."""
+    if rng.random() < 0.4:
+        return _chain(rng)
     fresh = iter("abcdefghi")
     body: list[str] = []
     used: list[str] = []
@@ -127,6 +129,27 @@ def _join(rng: random.Random, kind: str) -> tuple[list[str], list[str]]:
         columns = rng.sample(used, rng.randint(1, len(used)))
     if kind == "number" and rng.random() < 0.15:
         columns[rng.randrange(len(columns))] = f"{rng.choice(used)} + {rng.choice([*used, '1'])}"
+    return columns, body
+
+
+def _chain(rng: random.Random) -> tuple[list[str], list[str]]:
+    """Return a chain of comparisons of which the head has the beginning: semi-joins."""
+    names = [rng.choice(("r", "s", "t")) for _ in range(rng.randint(2, 4))]
+    key = rng.choice(("k", "_"))
+    body, last = [], ""
+    for number, name in enumerate(names):
+        args = [key, f"x{number}"] if rng.random() < 0.8 else ["_", f"x{number}"]
+        if name == "t":
+            args.append("_" if rng.random() < 0.7 or number else "y")
+        body.append(f"{name}({', '.join(args)})")
+        if last:
+            body.append(f"{last} {rng.choice(_COMPARISONS[:-1])} x{number}")
+        last = f"x{number}"
+    columns = ["x0"]
+    if "k" in "".join(body[0]):
+        columns.insert(rng.randint(0, 1), "k")
+    if "y" in body[0]:
+        columns.append("y")
     return columns, body
 
 

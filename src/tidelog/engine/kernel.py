@@ -28,6 +28,7 @@ from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.judging import Errors, Judging
 from tidelog.maintain.recompute import Recompute
+from tidelog.maintain.semi_join import SemiJoin
 from tidelog.maintain.strategy import Strategy
 from tidelog.maintain.theta_tree import ThetaTree
 from tidelog.plan.lowered import Layer
@@ -442,4 +443,6 @@ def _strategy(catalog: Catalog, layer: Layer) -> Strategy | None:
         return (Judging if layer.errors_of is None else Errors)(catalog, layer)
     if layer.tree is not None:
         return ThetaTree(catalog, layer)
+    if layer.semi_join is not None:
+        return SemiJoin(catalog, layer)
     return (Elastic if layer.recursive else Counting)(catalog, layer)

@@ -59,7 +59,9 @@ class TreeReader:
         self._catalog, self._relation = catalog, relation
         self._stored = catalog.relations[relation.name]
         self._given = catalog.given[relation.name]
-        self._results = RuleResults(catalog, tree.whole, is_injective=tree.is_injective)
+        rule = tree.rule if catalog.has_reducts else tree.whole
+        is_injective = catalog.has_reducts or tree.is_injective
+        self._results = RuleResults(catalog, rule, is_injective=is_injective)
         self._types = [column.type for column in relation.columns]
 
     def __len__(self) -> int:

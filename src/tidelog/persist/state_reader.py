@@ -94,6 +94,7 @@ class StateReader:
         """Read the snapshot."""
         program = Program.parse(manifest.program, manifest.program_name)
         catalog = Catalog(planned(program), Codec(program.records))
+        catalog.has_reducts = False
         saved = load_index(self._files, manifest.snapshot)
         arrays = Arrays(self._files, manifest.identity, verify=self._verify)
         try:

@@ -70,18 +70,40 @@ class Layer:
     """Whether the relation has rows only where something has failed (plan/failure_rules.py)."""
     errors_of: str | None = None
     """The relation of failures, if the rows here are those of them that are errors."""
+    semi_join: ExtremeSemiJoin | None = None
+    """What the rules do, if they keep the rows of a guard that have a partner (plan/theta/)."""
     tree: TreeView | None = None
     """How the relation is maintained without storing its rows, if it is (plan/theta/)."""
+
+
+@dataclass(frozen=True)
+class ExtremeSemiJoin:
+    """The rows of a guard that have a partner by an inequality.
+
+        kept(t..) :- guard(t..), extreme(key.., y), x < y.
+        kept(t..) :- moved(key.., old, new), guard(t..), x >= old, x < new.
+
+    Whether a row has a partner is decided by the largest (or smallest) y of its key. When that
+    moves, only the rows between the old and the new value change. The second rule finds them;
+    `moved` is given to it, and never stored.
+    """
+
+    guard: str
+    extreme: str
+    moved: str
+    is_max: bool
+    """Whether the largest y decides, not the smallest."""
 
 
 @dataclass(frozen=True)
 class TreeView:
     """A relation whose rows are not stored: they are enumerated from those of a join tree.
 
-    The rules of its layer read the leaves of the tree that have the output. `whole` is the rule as
-    it is in the program, over relations that the program declares.
+    `rule` reads the lower end of the tree, and no row of it has two derivations. `whole` is the
+    rule as it is in the program, over relations that the program declares.
     """
 
+    rule: LoweredRule
     whole: LoweredRule
     is_injective: bool
     """Whether no row of `whole` has two derivations."""

@@ -67,6 +67,8 @@ class Catalog:
         )
         self.passed_on: list[StoredRelation] = []
         """Relations that pass on their deltas, and store rows only during a bootstrap."""
+        self.has_reducts = True
+        """Whether the rows of internal relations are here. Readers of a state have none."""
         self._trees = {n: la.tree for la in lowered.layers if la.tree for n in la.relations}
         self.computed: dict[str, Callable[[Version], Words]] = {}
         """For each relation whose rows are not stored: the function that returns them."""
@@ -312,6 +314,12 @@ def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
                 for column, name in enumerate(atom.args):
                     if name is not None:
                         union((rule.id, name), (atom.relation, column))
+        if layer.semi_join is not None:
+            extreme, moved = layer.semi_join.extreme, layer.semi_join.moved
+            last = len(types[extreme]) - 1
+            for column in range(last + 1):
+                union((extreme, column), (moved, column))
+            union((extreme, last), (moved, last + 1))
         if layer.aggregation is not None:
             aggregation = layer.aggregation
             for i, column in enumerate(aggregation.group):

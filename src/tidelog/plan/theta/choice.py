@@ -69,11 +69,12 @@ def with_trees(
             done.append(layer)
             continue
         (rule,) = layer.rules
-        before = len(rules.reducts)
+        before = len(rules.layers)
         final = rule if is_injective(rule) else rules.rewritten(rule, shape)
         assert is_injective(final), f"a row of {rule.text} can have two derivations"
-        done.extend(Layer((r.head.relation,), (r,), False) for r in rules.reducts[before:])
-        done.append(replace(layer, rules=(final,), tree=TreeView(rule, is_injective(rule))))
+        done.extend(rules.layers[before:])
+        tree = TreeView(final, rule, is_injective(rule))
+        done.append(replace(layer, rules=(final,), tree=tree))
         readers = [unfolded(other, name, final, ids) for other in left]
         if any(a is not b for a, b in zip(left, readers, strict=True)):
             relations[given_of(name)] = relations[name]
