@@ -20,7 +20,7 @@ from tidelog.join import program as compiled
 from tidelog.join.compiler import Output, compile_join
 from tidelog.join.program import JoinProgram
 from tidelog.kernel import join_layout as k
-from tidelog.kernel.marks import DEAD_NOW
+from tidelog.kernel.marks import DEAD_NOW, FLAG
 from tidelog.logic.program import Comparison
 from tidelog.plan.body import AtomUse, Check
 from tidelog.plan.order import Orderer, Stats
@@ -57,6 +57,15 @@ class Stored:
 
     relation: StoredRelation
     shown: dict[Version, dict[Row, int]]
+    flagged: set[Row]
+    """Rows in the bucket of a level repair; every version shows them."""
+
+    def seen(self, version: Version, *, excludes_flagged: bool) -> dict[Row, int]:
+        """Return the rows that an atom reads."""
+        rows = self.shown[version]
+        if excludes_flagged:
+            rows = {row: level for row, level in rows.items() if row not in self.flagged}
+        return rows
 
 
 def random_relation(rng: random.Random, arity: int, pool: list[int], domain: Domain) -> Stored:
@@ -78,13 +87,15 @@ def random_relation(rng: random.Random, arity: int, pool: list[int], domain: Dom
     relation.set_marks(words_of(relation, gone), np.full(len(gone), DEAD_NOW, np.int32))
     relation.add(words_of(relation, added), levels_of(added), None)
     kept = {row: level for row, level in before.items() if row not in gone}
+    flagged = {row: level for row, level in {**kept, **added}.items() if rng.random() < 0.2}
+    relation.set_marks(words_of(relation, flagged), levels_of(flagged) | np.int32(FLAG))
     shown = {
         Version.OLD: before,
         Version.KEPT: kept,
         Version.NEW: {**kept, **added},
         Version.EITHER: {**before, **added},
     }
-    return Stored(relation, shown)
+    return Stored(relation, shown, set(flagged))
 
 
 def levels_of(rows: dict[Row, int]) -> Any:
@@ -104,6 +115,7 @@ class Body:
         self.atoms: list[AtomUse] = []
         self.stored: list[Stored] = []
         self.versions: list[Version] = []
+        self.excludes: list[bool] = []
         for _ in range(rng.choice([1, 2, 3, 3, 4])):
             self._add(rng.choice(stored), slots, negated=False)
         self.bound = sorted({s for atom in self.atoms for s in atom.slots} - set(self.constants))
@@ -135,6 +147,11 @@ class Body:
         self.atoms.append(AtomUse("r", tuple(args), negated))
         self.stored.append(stored)
         self.versions.append(self.rng.choice(list(Version)))
+        self.excludes.append(self.rng.random() < 0.5)
+
+    def _seen(self, i: int) -> dict[Row, int]:
+        """Return the rows that an atom reads, with their levels."""
+        return self.stored[i].seen(self.versions[i], excludes_flagged=self.excludes[i])
 
     # --- nested loops ---
 
@@ -143,7 +160,7 @@ class Body:
         found: list[tuple[Binding, int]] = [(dict(self.constants), 0)]
         for i, atom in enumerate(self.atoms):
             if not atom.negated:
-                rows = self.stored[i].shown[self.versions[i]].items()
+                rows = self._seen(i).items()
                 found = [
                     (extended, max(largest, level))
                     for binding, largest in found
@@ -155,7 +172,7 @@ class Body:
     def _holds(self, binding: Binding) -> bool:
         for i, atom in enumerate(self.atoms):
             row = tuple(binding[str(arg)] for arg in atom.args) if atom.negated else ()
-            if atom.negated and row in self.stored[i].shown[self.versions[i]]:
+            if atom.negated and row in self._seen(i):
                 return False
         return all(HOLDS[c.op](binding[c.left], binding[c.right]) for c in self.checks)
 
@@ -201,10 +218,10 @@ class Body:
             index, version = self.stored[i].relation.index(order), self.versions[i]
             runs = index.all_runs() if version.with_tail else index.runs
             uses_level = leveled and not atom.negated
-            if (
-                not program.read(i, descriptors_of(runs), runs, version.limit, uses_level)
-                and not atom.negated
-            ):
+            readable = program.read(
+                i, descriptors_of(runs), runs, version.limit, uses_level, self.excludes[i]
+            )
+            if not readable and not atom.negated:
                 return Counter()
         out = np.full((program.out_height, chunk), -7, np.int64)
         found: Counter[Row] = Counter()

@@ -237,3 +237,28 @@ def test_a_failure_is_excused_if_a_range_lacks_a_known_value() -> None:
         {},
         {"a": ([(-(2**63),), (3,)], [])},
     )
+
+
+@pytest.mark.parametrize(
+    "atoms",
+    ["all(_, x), all(_, x)", "all(_, x), all(x, _)", "all(x, _), seen(x), all(_, x)"],
+)
+def test_a_failure_that_needs_two_rows_of_a_recursion_settled_together(atoms: str) -> None:
+    """The rows of a bucket are flagged, and the check of a failure did not see those."""
+    check(
+        f"""
+        .decl given(x: number)
+        .decl seen(x: number)
+        .decl low(x: number, y: number)
+        .decl all(x: number, y: number)
+        low(x, x) :- 6 % (x - 7) < 4, {atoms}.
+        all(x, x) :- given(x).
+        all(x, x) :- low(x, x).
+        seen(x) :- given(x).
+        """,
+        {},
+        {"given": ([(7,)], [])},
+        {"given": ([(8,), (9,)], [])},
+        {"given": ([(7,)], [(8,)])},
+        {"given": ([], [(7,)])},
+    )

@@ -46,6 +46,12 @@ _LOWEST = np.int64(-(2**63))
 
 
 @inlined
+def _is_read(mark, limit, excludes_flagged):
+    """Return whether an atom reads a row with this mark: one up to its limit, or a flagged one."""
+    return mark <= limit or (FLAG <= mark < DEAD and not excludes_flagged)
+
+
+@inlined
 def _alive(atoms, runs, low, high, atom, depth):
     """Return the mark of the one live row in the atom's range, or -1 when there is none."""
     for r in range(atoms[atom, k.RUN_COUNT]):
@@ -55,9 +61,7 @@ def _alive(atoms, runs, low, high, atom, depth):
             if address == 0:
                 return np.int64(0)
             mark = load32(address, at)
-            if mark <= atoms[atom, k.LIMIT]:
-                return mark
-            if FLAG <= mark < DEAD and not atoms[atom, k.EXCLUDES_FLAGGED]:
+            if _is_read(mark, atoms[atom, k.LIMIT], atoms[atom, k.EXCLUDES_FLAGGED]):
                 return mark
     return np.int64(-1)
 
@@ -310,9 +314,7 @@ def join(
                 if address != 0:
                     while at < end:
                         mark = load32(address, at)
-                        if mark <= atoms[atom, k.LIMIT]:
-                            break
-                        if FLAG <= mark < DEAD and not atoms[atom, k.EXCLUDES_FLAGGED]:
+                        if _is_read(mark, atoms[atom, k.LIMIT], atoms[atom, k.EXCLUDES_FLAGGED]):
                             break
                         at += 1
                 if at < end:
@@ -376,9 +378,9 @@ def join(
                         target[filled] = base + (((load64(address, i) >> shift) & mask) << into)
                         filled += 1
                 else:
-                    limit = atoms[atom, k.LIMIT]
+                    limit, excludes = atoms[atom, k.LIMIT], atoms[atom, k.EXCLUDES_FLAGGED]
                     for i in range(at, stop):
-                        if marks == 0 or load32(marks, i) <= limit:
+                        if marks == 0 or _is_read(load32(marks, i), limit, excludes):
                             key = base
                             for q in range(pieces_count):
                                 word = load64(runs[atom, r, WORDS + pieces[q, k.PIECE_WORD]], i)
