@@ -1,19 +1,23 @@
 """`tidelog warm` compiles every kernel that Python calls, for all types it is called with."""
 
 import ast
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numba.core.dispatcher import Dispatcher
 
-from tidelog.cli.warm import warm_kernels
-from tidelog.kernel.compile_all import KernelQueue
+import tidelog.kernel
+from tidelog.cli.compiling import warm_kernels
+from tidelog.kernel.compile_all import KernelQueue, cache_folder
 from tidelog.kernel.signatures import declared, describe
-from tidelog.kernel.warm import all_kernels, cache_folder, entry_kernels
 
 DECORATORS = {
     "njit",
@@ -35,14 +39,11 @@ from tests.seeds import case_seeds
 import tidelog
 from tidelog.bench.exercises import warm_up
 from tidelog.engine.kernel import KernelEngine
-from tidelog.kernel.signatures import describe
-from tidelog.kernel.warm import entry_kernels
+from tidelog.kernel.signatures import declared, describe, find_kernel
 
 def signatures():
     return sorted(
-        describe(name, types)
-        for name, kernel in entry_kernels().items()
-        for types in kernel.signatures
+        describe(name, types) for name in declared() for types in find_kernel(name).signatures
     )
 
 warm_up()
@@ -60,6 +61,17 @@ for seed in case_seeds(40, offset=95_000):
         continue
 print(json.dumps({"exercised": exercised, "all": signatures()}))
 """
+
+
+def all_kernels() -> dict[str, Any]:
+    """Return every function of the package that Numba compiles, by module and name."""
+    found = {}
+    for info in pkgutil.iter_modules(tidelog.kernel.__path__):
+        module = importlib.import_module(f"tidelog.kernel.{info.name}")
+        for name, value in vars(module).items():
+            if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__:
+                found[f"{info.name}.{name}"] = value
+    return found
 
 
 def is_compiled(node: ast.AST) -> bool:
@@ -110,7 +122,7 @@ def test_the_search_for_calls_finds_some() -> None:
 
 def test_python_calls_no_helper() -> None:
     called = called_from_python()
-    assert called <= set(entry_kernels()), "no line of kernel/signatures.py has this kernel"
+    assert called <= set(declared()), "no line of kernel/signatures.py has this kernel"
     wrapped = {n for n, k in all_kernels().items() if "no_cpython_wrapper" not in k.targetoptions}
     called |= called_from_python(ROOT / "tests")
     assert called <= wrapped, "a helper, called from Python, crashes the process"
@@ -146,7 +158,7 @@ def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_folder_of_the_cache_can_be_chosen(tmp_path: Path) -> None:
-    script = "from tidelog.kernel.warm import cache_folder; print(cache_folder())"
+    script = "from tidelog.kernel.compile_all import cache_folder; print(cache_folder())"
     done = subprocess.run(
         [sys.executable, "-c", script], env={"NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True, text=True, check=True,

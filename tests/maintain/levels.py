@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tidelog.logic.program import Atom, Literal, Program, Reduce, Rule, Stratum, Var
-from tidelog.logic.safety import literal_variables, term_variables
+from tidelog.logic.variables import literal_variables, term_variables
 from tidelog.plan.redundant import without_redundant_atoms
 from tidelog.reference.solve import IndexedRows, Solver
 from tidelog.values.types import Row

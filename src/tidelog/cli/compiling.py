@@ -1,6 +1,7 @@
-"""Compiling the kernels before the first epoch, with a bar on a terminal and a few lines elsewhere.
+"""Compiling the kernels: before the first epoch, or ahead of time by `tidelog warm`.
 
-A message goes to standard error, and only when there is something to compile.
+Progress goes to standard error, as a bar on a terminal and as a few lines elsewhere. Nothing is
+printed there if all kernels are compiled already.
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tidelog.kernel.compile_all import ABOUT_SECONDS, compile_kernels, cores, is_compiled
+from tidelog.kernel.compile_all import (
+    ABOUT_SECONDS,
+    cache_folder,
+    compile_kernels,
+    cores,
+    is_compiled,
+)
 from tidelog.kernel.signatures import declared
 
 
@@ -19,12 +26,24 @@ def compile_first() -> bool:
     if is_compiled():
         return False
     _say(f"{_announcement()}; `tidelog warm` does it ahead of time")
-    compile_with_progress()
+    _compile_with_progress()
     return True
 
 
-def compile_with_progress() -> float:
-    """Compile the kernels and show how far that is; return the seconds it took."""
+def warm_kernels(quiet: bool) -> None:
+    """Compile the kernels unless they are compiled, and say where they are."""
+    if quiet:
+        compile_kernels()
+        return
+    if is_compiled():
+        print(f"all {len(declared())} kernels are compiled already")
+    else:
+        _compile_with_progress()
+    print(f"they are kept in {cache_folder()}")
+
+
+def _compile_with_progress() -> None:
+    """Compile the kernels, and show the progress."""
     start = time.perf_counter()
     with _shown() as done:
         is_complete = compile_kernels(done)
@@ -32,8 +51,7 @@ def compile_with_progress() -> float:
     if is_complete:
         _say(f"compiled {len(declared())} kernels in {seconds:.1f} s")
     else:
-        _say("not all kernels could be compiled now: they are when they are first used")
-    return seconds
+        _say("some kernels could not be compiled now; they will be when they are first used")
 
 
 def _announcement() -> str:
@@ -51,7 +69,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _shown() -> Iterator[Callable[[str], None]]:
-    """Give what is to be called with each kernel that is compiled."""
+    """Provide a function to call with each kernel that is compiled."""
     if sys.stderr.isatty():
         with _bar() as advance:
             yield advance

@@ -236,7 +236,7 @@ def warm(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing.")] = False,
 ) -> None:
     """Compile the kernels, so that the first run need not. They are kept for later runs."""
-    from tidelog.cli.warm import warm_kernels
+    from tidelog.cli.compiling import warm_kernels
 
     try:
         warm_kernels(quiet)

@@ -154,7 +154,7 @@ class KernelEngine:
                 self.last_epoch = EpochReport(0, time.perf_counter() - start, count, 0, layers)
                 return
             except EvaluationError:
-                # Two values for one key are often the cause, and a better message.
+                # Two values for one key are often the cause. Then that error says more.
                 self._functional.check(new_only=False)
                 raise
             except DomainOverflow as overflow:

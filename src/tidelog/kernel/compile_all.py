@@ -25,15 +25,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from tidelog.kernel.signatures import blocks, declared
-from tidelog.kernel.warm import cache_folder
+from tidelog.kernel.signatures import blocks, declared, find_kernel
 
 ABOUT_SECONDS = 30
 """How long compiling takes on two cores, for messages."""
 
-_WITHOUT_KERNELS = {"compile_all.py", "compile_worker.py", "warm.py"}
+_WITHOUT_KERNELS = {"compile_all.py", "compile_worker.py"}
 _logger = logging.getLogger(__name__)
 _known: set[Path] = set()  # folders whose kernels are known to be compiled
+
+
+def cache_folder() -> Path:
+    """Return the folder in which Numba keeps what it compiled.
+
+    That is NUMBA_CACHE_DIR if it is set. Otherwise it is `__pycache__` beside the source or, if
+    that is read-only, a folder of the user.
+    """
+    return Path(find_kernel("join.join").stats.cache_path)
 
 
 def is_compiled() -> bool:

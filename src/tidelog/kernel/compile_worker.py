@@ -12,8 +12,7 @@ import sys
 from functools import cache
 from typing import Any
 
-from tidelog.kernel.signatures import declared
-from tidelog.kernel.warm import find_kernel
+from tidelog.kernel.signatures import declared, find_kernel
 
 
 def compare_flags_quickly() -> None:

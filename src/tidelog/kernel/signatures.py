@@ -13,6 +13,7 @@ are wrong.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -132,6 +133,12 @@ def blocks() -> list[Signatures]:
 def declared() -> Signatures:
     """Return the signatures of all kernels that Python calls."""
     return {kernel: found for block in blocks() for kernel, found in block.items()}
+
+
+def find_kernel(name: str) -> Any:
+    """Return a kernel by the name that it has in the table."""
+    module, _, function = name.partition(".")
+    return getattr(importlib.import_module(f"tidelog.kernel.{module}"), function)
 
 
 def describe(kernel: str, signature: Iterable[Any]) -> str:

@@ -14,7 +14,7 @@ Negation, comparisons, tests and functors only use values.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog.errors import did_you_mean
@@ -24,6 +24,7 @@ from tidelog.lang.syntax import variable_nodes, variables
 from tidelog.logic import program as p
 from tidelog.logic.normalise import AggregateLiteral, AtomLiteral, Clause, PlainLiteral
 from tidelog.logic.scopes import literal_terms
+from tidelog.logic.variables import newly_bound
 from tidelog.source import Span
 from tidelog.values.types import Kind
 
@@ -48,26 +49,6 @@ def _bind(body: tuple[p.Literal, ...], bound: set[str]) -> set[str]:
         for literal in body:
             bound |= newly_bound(literal, bound)
     return bound
-
-
-def newly_bound(literal: p.Literal, bound: set[str]) -> set[str]:
-    """Return the variables that `literal` gives values to when those in `bound` have theirs."""
-    match literal:
-        case p.Atom(args=args, negated=False):
-            return set(pattern_variables(args))
-        case p.Compare(p.Comparison.EQ, left, right):
-            new: set[str] = set()
-            if bound.issuperset(term_variables((right,))):
-                new |= set(pattern_variables((left,)))
-            if bound.issuperset(term_variables((left,))):
-                new |= set(pattern_variables((right,)))
-            return new
-        case p.Generate(target, args) if bound.issuperset(term_variables(args)):
-            return set(pattern_variables((target,)))
-        case p.Reduce(result, group=group) if bound.issuperset(group):
-            return set(pattern_variables((result,)))
-        case _:
-            return set()
 
 
 @dataclass(frozen=True)
@@ -215,40 +196,3 @@ def _head_uses(rule: p.Rule, clause: Clause) -> list[_Use]:
 
 def _all_names(literal: PlainLiteral) -> Iterator[str]:
     return (name for term in literal_terms(literal) for name in variables(term))
-
-
-# --- variables of typed terms -------------------------------------------------------------------
-
-
-def pattern_variables(terms: Iterable[p.Term]) -> Iterator[str]:
-    """Yield the variables that matching the terms against values binds."""
-    for term in terms:
-        match term:
-            case p.Var(name):
-                yield name
-            case p.MakeRecord(args):
-                yield from pattern_variables(args)
-
-
-def term_variables(terms: Iterable[p.Term]) -> Iterator[str]:
-    """Yield all variables of the terms."""
-    for term in terms:
-        match term:
-            case p.Var(name):
-                yield name
-            case p.MakeRecord(args) | p.Apply(_, args):
-                yield from term_variables(args)
-
-
-def literal_variables(literal: p.Literal) -> Iterator[str]:
-    """Yield the variables of a literal; of an aggregate, its result and what it groups by."""
-    match literal:
-        case p.Atom(args=args) | p.Test(args=args):
-            yield from term_variables(args)
-        case p.Compare(_, left, right):
-            yield from term_variables((left, right))
-        case p.Generate(target, args):
-            yield from term_variables((target, *args))
-        case p.Reduce(result, group=group):
-            yield from term_variables((result,))
-            yield from group

@@ -61,7 +61,7 @@ def open_state(
 
 def _open(files: Files, lock: WriterLock, settings: Settings, engine: KernelEngine) -> StateWriter:
     manifest = manifests.read(files)
-    files.sync_folder()  # what was read stays, even if the opening is interrupted
+    files.sync_folder()  # the last writer may have ended before its rename was synced
     if manifest.program.strip() == engine.program.text.strip():
         try:
             return StateWriter.open(files, lock, settings, engine, manifest)

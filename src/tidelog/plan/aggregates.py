@@ -13,7 +13,13 @@ from typing import Any, Protocol, TypeAlias
 
 from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
-from tidelog.logic.safety import literal_variables, newly_bound, term_variables
+from tidelog.logic.variables import (
+    literal_variables,
+    newly_bound,
+    term_variables,
+    terms_of,
+    typed_variables,
+)
 from tidelog.plan.body import OnFailure
 from tidelog.plan.lowered import Aggregation
 from tidelog.plan.redundant import holds_iff_group_has_rows
@@ -71,16 +77,6 @@ class Lowering(Protocol):
 
     def is_recursive(self, literals: Iterable[p.Literal]) -> bool:
         """Return whether literals read the recursion that the rule at hand is part of."""
-
-
-def types_of(terms: Iterable[p.Term]) -> Iterable[tuple[str, Type]]:
-    """Yield the variables of terms with their types."""
-    for term in terms:
-        match term:
-            case p.Var(name, type_):
-                yield name, type_
-            case p.MakeRecord(args) | p.Apply(_, args):
-                yield from types_of(args)
 
 
 class AggregateLowering:
@@ -179,22 +175,15 @@ class AggregateLowering:
     def _all_types(self) -> Iterable[tuple[str, Type]]:
         def walk(literals: tuple[p.Literal, ...]) -> Iterable[tuple[str, Type]]:
             for literal in literals:
-                match literal:
-                    case p.Atom(args=args) | p.Test(args=args):
-                        yield from types_of(args)
-                    case p.Compare(_, left, right):
-                        yield from types_of((left, right))
-                    case p.Generate(target, args):
-                        yield from types_of((target, *args))
-                    case p.Reduce(result, _, target, body):
-                        yield from types_of((result,))
-                        yield from walk(body)
+                yield from typed_variables(terms_of(literal))
+                if isinstance(literal, p.Reduce):
+                    yield from walk(literal.body)
 
         yield from walk(self._body)
         # The aggregate's own variables come last: they hide outer ones of the same name.
         yield from walk(self._reduce.body)
         if self._reduce.target is not None:
-            yield from types_of((self._reduce.target,))
+            yield from typed_variables((self._reduce.target,))
 
     def _body_may_fail(self, targets: Iterable[p.Term | None]) -> bool:
         """Return whether computing the rows to aggregate can fail."""

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tidelog.logic import program as p
-from tidelog.logic.safety import literal_variables, newly_bound, term_variables
+from tidelog.logic.variables import literal_variables, newly_bound, term_variables
 from tidelog.plan.aggregates import NEUTRAL
 from tidelog.plan.redundant import holds_iff_group_has_rows
 

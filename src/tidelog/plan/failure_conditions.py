@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tidelog.logic import program as p
-from tidelog.logic.safety import literal_variables
-from tidelog.plan.aggregates import NEUTRAL, can_fail, may_fail, types_of
+from tidelog.logic.variables import literal_variables, terms_of, typed_variables
+from tidelog.plan.aggregates import NEUTRAL, can_fail, may_fail
 from tidelog.plan.excuses import Family, in_order, independent_literals, is_used
 from tidelog.values.types import NUMBER, Type
 
@@ -121,7 +121,7 @@ class FailureConditions:
         self._places = {
             id(part): (place, i) for place in placed for i, part in enumerate(place.family)
         }
-        self._types = dict(_types(body))
+        self._types = dict(typed_variables(term for literal in body for term in terms_of(literal)))
         self.atoms: list[p.Atom] = []
         """The positive atoms."""
         self.certain: list[p.Literal] = []
@@ -259,17 +259,3 @@ class FailureConditions:
                 wanted |= step.uses
                 found.append(step)
         return found[::-1]
-
-
-def _types(body: Iterable[p.Literal]) -> Iterator[tuple[str, Type]]:
-    """Yield the variables of a body with their types, without those inside of aggregates."""
-    for literal in body:
-        match literal:
-            case p.Atom(args=args) | p.Test(args=args):
-                yield from types_of(args)
-            case p.Compare(_, left, right):
-                yield from types_of((left, right))
-            case p.Generate(target, args):
-                yield from types_of((target, *args))
-            case p.Reduce(result):
-                yield from types_of((result,))

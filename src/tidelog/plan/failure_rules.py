@@ -43,7 +43,7 @@ from itertools import product
 from typing import Any
 
 from tidelog.logic import program as p
-from tidelog.logic.safety import literal_variables, pattern_variables, term_variables
+from tidelog.logic.variables import literal_variables, pattern_variables, term_variables
 from tidelog.plan.aggregates import Fate, Lowering, Noted, can_fail
 from tidelog.plan.body import OnFailure
 from tidelog.plan.excuses import Family, is_implied

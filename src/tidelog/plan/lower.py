@@ -39,8 +39,13 @@ from typing import Any
 from tidelog.logic import program as p
 from tidelog.logic.functors import FALLIBLE
 from tidelog.logic.graph import components
-from tidelog.logic.safety import newly_bound, pattern_variables, term_variables
-from tidelog.plan.aggregates import Fate, Noted, can_fail, term_can_fail, types_of
+from tidelog.logic.variables import (
+    newly_bound,
+    pattern_variables,
+    term_variables,
+    typed_variables,
+)
+from tidelog.plan.aggregates import Fate, Noted, can_fail, term_can_fail
 from tidelog.plan.body import (
     Assign,
     AtomUse,
@@ -445,7 +450,7 @@ class _RuleLowering:
             return
         if any(isinstance(arg, p.MakeRecord) for arg in atom.args):
             names = tuple(dict.fromkeys(term_variables(atom.args)))
-            types = dict(types_of(atom.args))
+            types = dict(typed_variables(atom.args))
             head = tuple(p.Var(name, types[name]) for name in names)
             relation = self._whole.fresh_relation(atom.relation, [v.type for v in head])
             body = (p.Atom(atom.relation, atom.args, atom.span),)

@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Set
 
 from tidelog.logic import program as p
-from tidelog.logic.safety import literal_variables, term_variables
+from tidelog.logic.variables import literal_variables, term_variables
 
 Projection = Callable[[str, tuple[int, ...]], str]
 """From a relation and some of its columns to the relation that has only these."""

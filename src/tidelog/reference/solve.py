@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from tidelog.logic import program as p
-from tidelog.logic.safety import literal_variables, newly_bound, pattern_variables, term_variables
+from tidelog.logic.variables import (
+    literal_variables,
+    newly_bound,
+    pattern_variables,
+    term_variables,
+    terms_of,
+    typed_variables,
+)
 from tidelog.reference import functors
 from tidelog.reference.aggregates import NOTHING, reduce, reduce_registered
 from tidelog.reference.functors import FunctorFailure, Records
@@ -315,22 +322,4 @@ def _rank(literal: p.Literal, bound: set[str]) -> tuple[int, int]:
 
 def _local_types(literal: p.Reduce) -> Iterator[tuple[str, Any]]:
     """Yield the types of the variables in the aggregate's body."""
-
-    def walk(terms: Iterable[p.Term]) -> Iterator[tuple[str, Any]]:
-        for term in terms:
-            match term:
-                case p.Var(name, type_):
-                    yield name, type_
-                case p.MakeRecord(args) | p.Apply(_, args):
-                    yield from walk(args)
-
-    for part in literal.body:
-        match part:
-            case p.Atom(args=args) | p.Test(args=args):
-                yield from walk(args)
-            case p.Compare(_, left, right):
-                yield from walk((left, right))
-            case p.Generate(target, args):
-                yield from walk((target, *args))
-            case p.Reduce(result):
-                yield from walk((result,))
+    return typed_variables(term for part in literal.body for term in terms_of(part))

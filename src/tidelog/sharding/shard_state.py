@@ -36,7 +36,6 @@ from tidelog.errors import StateError, UsageError
 from tidelog.logic.program import Program
 from tidelog.persist.replay import replay, restore_entries_of
 from tidelog.store.versions import Delta
-from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
 Encoded = Mapping[str, tuple[Array, Array]]
@@ -210,21 +209,8 @@ class Shard:
 
         If this raises anything, the shard must be dropped.
         """
-        self._begin(epoch)
-        return self._end(self.engine.apply_ordinals(encoded))
-
-    def apply_rows(
-        self, epoch: int, inserted: Mapping[str, set[Row]], deleted: Mapping[str, set[Row]]
-    ) -> ShardDone:
-        """Commit inserted and deleted given rows durably."""
-        self._begin(epoch)
-        self.engine.apply(inserted, deleted)
-        return self._end(self.engine.last_epoch.layers)
-
-    def _begin(self, epoch: int) -> None:
         self._epoch = epoch
-
-    def _end(self, layers: Sequence[Any]) -> ShardDone:
+        layers = self.engine.apply_ordinals(encoded)
         done = self._done
         assert done is not None
         self._done = None
