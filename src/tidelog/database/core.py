@@ -40,14 +40,14 @@ class Options:
     expects_updates: bool = True
     """Whether the first evaluation also prepares for small updates."""
     files: Files | None = None
-    """Where a durable database is; None keeps it in memory only."""
+    """The files of a durable database; None for one in memory only."""
     settings: Settings = field(default_factory=Settings)
     first_epoch: int = 0
     """The epoch at which a new durable database starts."""
 
 
 class DatabaseCore:
-    """An engine with its files; one transaction writes at a time, views read between commits."""
+    """An engine with its files: one transaction at a time, and views read between commits."""
 
     def __init__(self, program: Program, facts: Mapping[str, Any], options: Options) -> None:
         self.program = program
@@ -79,14 +79,14 @@ class DatabaseCore:
 
     @property
     def kernel(self) -> KernelEngine:
-        """The engine, which has to be the kernel."""
+        """The engine, which must be the kernel."""
         from tidelog.engine.kernel import KernelEngine
 
         assert isinstance(self.engine, KernelEngine)
         return self.engine
 
     def row_reader(self, name: str) -> RowReader:
-        """Return what checks rows for a relation; raise UsageError if there is none."""
+        """Return the reader that checks rows of a relation; raise UsageError for an unknown one."""
         found = self._row_readers.get(name)
         if found is None:
             found = RowReader(self.program.relation(name), self.program.records)
@@ -96,7 +96,7 @@ class DatabaseCore:
     # --- transactions ---
 
     def begin(self) -> None:
-        """Open a transaction; wait for another thread's if commits share syncs."""
+        """Open a transaction; wait for that of another thread if commits share syncs."""
         if not self._writing.acquire(blocking=False):
             if not self._shares_syncs or self._owner == threading.get_ident():
                 raise UsageError("another transaction is open; a database has one writer at a time")
@@ -140,7 +140,7 @@ class DatabaseCore:
 
     def ask(self, relation: str, question: Callable[[Reader], T]) -> T:
         """Return the answer to a question about the committed rows of a relation."""
-        with self.reading:  # other threads wait for the end of an epoch
+        with self.reading:  # other threads wait until the epoch ends
             if self._committing:
                 raise UsageError("views cannot be read while a transaction commits")
             return question(self.engine.reader(relation))
@@ -153,7 +153,7 @@ def _engine(program: Program, given: Mapping[str, Iterable[Row]], options: Optio
         engine = _empty_kernel(program, options)
         engine.load(given)
         return engine
-    raise UsageError(f"there is no engine `{options.engine}`; there are reference and kernel")
+    raise UsageError(f"there is no engine `{options.engine}`; the engines are reference and kernel")
 
 
 def _empty_kernel(program: Program, options: Options) -> KernelEngine:

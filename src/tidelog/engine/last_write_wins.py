@@ -32,8 +32,8 @@ def last_write_wins(
     )
     found = np.empty(len(inserted), np.bool_)
     places = 1 << (2 * len(inserted)).bit_length()
-    table, seen = np.empty(places, np.uint64), np.zeros(places, np.uint8)
-    if not contested(rows, inserted, table, seen, found):
+    hashes, kinds = np.empty(places, np.uint64), np.zeros(places, np.uint8)
+    if not contested(rows, inserted, hashes, kinds, found):
         return _taken(rows, inserted), _taken(rows, ~inserted)
     settled, last = _settled(_taken(rows, found), inserted[found])
     sides = []

@@ -1,16 +1,16 @@
-"""Files that are there whole or not at all.
+"""Atomic files: each is written completely or not at all.
 
-A file is written beside its target under a hidden name, and renamed: whoever reads the folder sees
+A file is written beside its target under a hidden name, and then renamed. Readers of the folder see
 the old file or the new one.
 
 `write_all` is for the results of a run: all files, or none. A full disk or a missing permission
-leaves the old files as they were. The renaming of several files is not one step, so a machine that
-stops within it can leave some new and some old, but each of them whole. Nothing is synced to disk:
-results can be computed again.
+leaves the old files as they were. Several files cannot be renamed in one step. If the machine stops
+in between, some files are new and some are old, but each is complete. Nothing is synced to disk,
+because results can be computed again.
 
-`replace_file` is for what cannot be computed again: the file is synced before it is renamed, so
-that it is whole also after the machine has stopped. The files of a durable database are written by
-`Files` in durable/files.py instead, where tests let any call fail.
+`replace_file` is for what cannot be computed again. It syncs the file before the rename, so that
+the file is complete even after a crash of the machine. The files of a durable database are written
+by `Files` in durable/files.py instead, where tests can make any call fail.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def _make_folders(folder: Path, on_failure: contextlib.ExitStack) -> None:
 
 
 def _remove(path: Path, remove: Callable[[Path], None]) -> None:
-    # It may never have been made, and others may have put something in a folder by now. Neither
-    # must hide the error that led here.
+    # The path may not exist, and a folder may have files of others by now. Neither may hide the
+    # error that led here.
     with contextlib.suppress(OSError):
         remove(path)
 
@@ -82,7 +82,7 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Have `write` make a file at a hidden path, and put it in the place of `path`."""
+    """Replace the file at `path` by the one that `write` creates at a hidden path."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         with _named(path):
@@ -96,7 +96,7 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put text in the place of a file."""
+    """Replace a file by one with this text."""
     replace_file(path, lambda target: _write_text(target, text))
 
 
@@ -105,7 +105,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Return what a file of JSON holds; None if there is no such file."""
+    """Return the content of a JSON file; None if there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def write_synced(path: Path, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names of all files of a folder are on the disk."""
+    """Sync a folder, so that the names of its files survive a crash of the machine."""
     _sync(folder)
 
 
@@ -134,14 +134,14 @@ def _sync(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a writer that was killed has left half-written."""
+    """Remove the unfinished files of writers that were killed."""
     if folder.is_dir():
         for path in folder.glob(".*.tmp"):
             path.unlink(missing_ok=True)
 
 
 def file_name(name: str) -> str:
-    """Return a name that is fit for a file.
+    """Return a file name without special characters.
 
     >>> file_name("a/b c")
     'a_b_c'

@@ -7,7 +7,7 @@ it yields the same tuples as any other reader.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.logic.program import Relation
 from tidelog.values.scalars import canonical_float
@@ -41,9 +41,9 @@ class CheckedTable:
 
 
 def _values(column: pa.Array) -> list[object]:
-    values: list[object] = column.to_pylist()
+    values: list[Any] = column.to_pylist()
     if str(column.type) == "double":  # NaN must be the one NaN object
-        return [canonical_float(value) for value in column.to_pylist()]
+        return [canonical_float(value) for value in values]
     return values
 
 

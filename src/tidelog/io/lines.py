@@ -3,10 +3,10 @@
 Gzip is recognised by its first two bytes, whatever the name of the file; no UTF-8 text begins with
 them. Text is UTF-8, with or without a byte order mark.
 
-Two dialects: plain lines, where the delimiter always ends a field (but for the brackets of records
-when it contains a comma, as in Soufflé), and RFC 4180, where a field may be quoted and a quoted
-field may contain the delimiter and line ends. A line ends with LF or CRLF; the last one need not
-end. An empty line has one empty field; the caller decides what it means.
+There are two dialects. In plain lines the delimiter always ends a field, except inside the brackets
+of records if it contains a comma, as in Soufflé. In RFC 4180 a field may be quoted, and a quoted
+field may contain the delimiter and line ends. A line ends with LF or CRLF, which the last line may
+lack. An empty line has one empty field; the caller decides what it means.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class SourceOffsets:
 
 
 class CommittedOffsets:
-    """Base of placements: answers what is committed of the sources."""
+    """The committed offsets and counts of all sources; a base class of placements."""
 
     def __init__(self) -> None:
         self._committed = SourceOffsets()

@@ -1,11 +1,11 @@
-"""What groups add up to: exact sums, in blocks that are as large as they need to be.
+"""The exact sums of groups, in blocks as small as possible.
 
 A sum is stored in its settled form (kernel/exact.py), without the zeros at both ends, so that a
-small group takes little room. Its head (kernel/groups.py) tells where: BLOCK is a position in
+small group takes little room. Its head (kernel/groups.py) says where it is: BLOCK is a position in
 `words`, and SHAPE says how to read it. Blocks come in a few sizes, each with a list of free blocks.
 
 `add_up` gives each group of the epoch a new sum in a new block. So `finish` can end an epoch either
-way: it frees the old blocks, or puts the old heads back and frees the new blocks.
+way: it frees the old blocks, or restores the old heads and frees the new blocks.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ SIZE_SHIFT = 20  # 0: no block
 _SPECIAL_WORDS = 6  # three counts of 64 bits
 LARGEST_BLOCK = 80
 
-# Columns of the limbs of a group, behind the limbs: those in use, and the change of its support.
+# Columns behind the limbs of a group: which limbs are in use, and the change of its support.
 LOW, HIGH, CHANGE, ROW = range(SIZE, SIZE + 4)
-PART_SHIFT = 10  # the groups that are added up at a time, as a power of 2
+PART_SHIFT = 10  # groups are added up 2**10 at a time
 
-# What is computed, as numbers.
+# The numbers of the results that can be computed from a sum.
 OPERATION, IS_FLOAT, HIGH_BIAS, IS_MEAN, SCALE, MOST, OPERATION_SIZE = range(7)
 COUNT_ROWS, WHOLE_SUM, FLOAT_RESULT = range(3)
 
-UNIT_SHIFT = 2  # block sizes and starts are multiples of this many words, as a power of 2
+UNIT_SHIFT = 2  # sizes and starts of blocks are multiples of 2**2 words
 _MASK = (1 << 32) - 1
 _LEAST = -(1 << 63)
 
@@ -97,13 +97,13 @@ def order_by_part(which, n, parts, starts, order):
 
 @njit(cache=True, inline="always")
 def size_of(block_size):
-    """Return the words of a block: 4, 8, 16, 32 or 80."""
+    """Return the number of words of a block: 4, 8, 16, 32 or 80."""
     return np.int64(LARGEST_BLOCK) if block_size == BLOCK_SIZES else np.int64(2) << block_size
 
 
 @njit(cache=True, inline="always")
 def _load(words, block, shape, limbs, g):
-    """Write a sum to the limbs of row g, and which of them are in use."""
+    """Write a sum to the limbs of row g, and note which of them are in use."""
     low = shape & BYTE
     count = (shape >> COUNT_SHIFT) & BYTE
     for i in range(count):
@@ -198,8 +198,8 @@ def _add_rows(limbs, operation, which, values, added, order, start, stop, first)
         else:
             add_whole(limbs, g, values[i], one, high_bias)
             at = np.int64(0)
-        # A version with `min` and `max`, in a function of its own, took ten times as long: 46 ns a
-        # row, not 5. Which of the two it was is not known.
+        # With `min` and `max`, in a function of its own, this took ten times as long: 46 ns a row,
+        # not 5. Which of the two made the difference is not known.
         is_lower, is_higher = at < limbs[g, LOW], at + 3 > limbs[g, HIGH]
         if is_lower:
             limbs[g, LOW] = at
@@ -322,7 +322,7 @@ def _add_row(
 
 @bare_kernel
 def finish(heads, table, words, state, undo, aborts):
-    """End an epoch: keep what was written to its groups, or put back what they were."""
+    """End an epoch: keep what was written to its groups, or restore what they were before."""
     width = heads.shape[1] - FIELDS
     for g in range(state[TOUCHED]):
         slot = undo[g, UNDO_SLOT]
@@ -346,9 +346,9 @@ def finish(heads, table, words, state, undo, aborts):
 
 @kernel
 def adopt(heads, words, state, table, taken):
-    """Make what a file of groups does not have: the hash table, the lists of free heads and blocks.
+    """Build what a file of groups lacks: the hash table, the lists of free heads and blocks.
 
-    The hash table is empty, and `state` knows only how many heads and words are in use. `taken` has
+    The hash table is empty, and `state` says only how many heads and words are in use. `taken` has
     a zero for each smallest block that the words in use have room for.
     """
     width = heads.shape[1] - FIELDS
@@ -378,7 +378,7 @@ def adopt(heads, words, state, table, taken):
         stop = at
         while stop < units and taken[stop] == 0:
             stop += 1
-        while at < stop:  # a gap, in blocks as large as it has room for
+        while at < stop:  # the blocks of a gap are as large as possible
             block_size = np.int64(BLOCK_SIZES)
             while size_of(block_size) >> UNIT_SHIFT > stop - at:
                 block_size -= 1

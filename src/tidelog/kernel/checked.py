@@ -1,8 +1,8 @@
-"""Integer arithmetic that says when it overflows, and addition that wraps around.
+"""Integer arithmetic that reports overflows, and addition that wraps around.
 
-Numba tells LLVM that signed arithmetic never overflows (`nsw`), so LLVM may drop tests made after
-the fact, such as `a + b < a` or `a * b // b != a`, and does. These are the operations with a
-defined result: LLVM's own, one instruction and a flag.
+Numba tells LLVM that signed arithmetic never overflows (`nsw`). So LLVM removes tests made after
+the fact, such as `a + b < a` or `a * b // b != a`. The operations here have a defined result. They
+are LLVM's own: one instruction and a flag.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 
 def _require(type_: Any, *arguments: Any) -> None:
-    """Refuse to mix signed and unsigned numbers, which Numba would cast without a word."""
+    """Refuse to mix signed and unsigned numbers, which Numba would cast silently."""
     for argument in arguments:
         if not isinstance(argument, types.Integer) or argument.name[0] != type_.name[0]:
             raise TypingError(f"expected {type_}, found {argument}")

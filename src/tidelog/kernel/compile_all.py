@@ -1,7 +1,7 @@
 """Compiling all kernels before the first one is called, on all cores.
 
-Numba compiles a kernel when it is first called and keeps the result in a cache on disk. Left to
-that, the first epochs of a fresh installation took 47 s and 27 s. Here several processes compile
+Numba compiles a kernel when it is first called and keeps the result in a cache on disk. In this way
+the first epochs of a fresh installation took 47 s and 27 s. Here several processes compile
 the kernels into the cache (kernel/compile_worker.py), and this process loads them from there. Each
 process takes a block of kernels that share helpers (kernel/signatures.py), then another; when no
 block is left it takes kernels from the end of the fullest one.
@@ -51,13 +51,13 @@ def is_compiled() -> bool:
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return True
     folder = cache_folder()
-    if folder not in _known and _mark(folder).exists():
+    if folder not in _known and _done_file(folder).exists():
         _known.add(folder)
     return folder in _known
 
 
 def ensure_compiled() -> None:
-    """Compile all kernels if this has not been done; say nothing but in the log."""
+    """Compile all kernels if this has not been done; report it only to the logger."""
     if not is_compiled():
         _logger.info("compiling the kernels, once; `tidelog warm` does this ahead of time")
         compile_kernels()
@@ -88,16 +88,16 @@ def compile_kernels(done: Callable[[str], object] | None = None) -> bool:
             _logger.warning("cannot compile the kernels ahead of time: %s", error)
             return False
         if left.count:
-            _logger.warning("a process that compiles kernels ended before its time")
+            _logger.warning("a process that compiles kernels has ended too early")
             return False
         with suppress(OSError):
-            _mark(folder).touch()
+            _done_file(folder).touch()
         _known.add(folder)
     return True
 
 
 class KernelQueue:
-    """The kernels that nobody has begun to compile."""
+    """The kernels that no worker has begun to compile."""
 
     def __init__(self, names: Iterable[Iterable[str]]) -> None:
         self._blocks = [list(block) for block in names]
@@ -107,7 +107,7 @@ class KernelQueue:
         """How many are not compiled yet."""
 
     def next_for(self, worker: int) -> str | None:
-        """Return the next kernel of the worker's block, or of a new one, or the end of another."""
+        """Return the next kernel of the worker's block or a new one, or the last of another."""
         block = self._taken.get(worker, [])
         if not block and self._untouched:
             block = self._taken[worker] = self._untouched.pop(0)
@@ -118,7 +118,7 @@ class KernelQueue:
 
 
 def _run_workers(work: KernelQueue, done: Callable[[str], object]) -> None:
-    """Have processes compile until there is no work left, or none of them is left."""
+    """Run worker processes until all work is done, or all of them have ended."""
     workers: list[subprocess.Popen[str]] = []
     with selectors.DefaultSelector() as answers:
         try:
@@ -160,7 +160,7 @@ def _start_worker() -> subprocess.Popen[str]:
 
 
 def _ask(worker: subprocess.Popen[str], kernel: str | None) -> None:
-    """Send a kernel to a worker; without one let it end."""
+    """Send a kernel to a worker; None ends the worker."""
     assert worker.stdin is not None
     with suppress(BrokenPipeError):
         if kernel is None:
@@ -170,13 +170,13 @@ def _ask(worker: subprocess.Popen[str], kernel: str | None) -> None:
             worker.stdin.flush()
 
 
-def _mark(folder: Path) -> Path:
+def _done_file(folder: Path) -> Path:
     """Return the file that exists when all kernels are compiled."""
     return folder / f"kernels-{_machine()}-{_sources()}.compiled"
 
 
 def _sources() -> str:
-    """Return a digest of what Numba compares too: names, times and sizes of the sources."""
+    """Return a digest of the names, times and sizes of the sources, which Numba compares, too."""
     digest = hashlib.sha256()
     for file in sorted(Path(__file__).parent.glob("*.py")):
         if file.name not in _WITHOUT_KERNELS:
@@ -186,7 +186,7 @@ def _sources() -> str:
 
 
 def _machine() -> str:
-    """Return a digest of what compiled code depends on beside its source."""
+    """Return a digest of what compiled code depends on besides its source."""
     import numba
     from numba.core.registry import cpu_target
 
@@ -210,7 +210,7 @@ def _remove_outdated(folder: Path) -> None:
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
-    """Wait while another process compiles into the folder; go on if it cannot be locked."""
+    """Wait while another process compiles into the folder. Does not wait if it cannot be locked."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     try:

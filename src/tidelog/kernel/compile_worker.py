@@ -1,7 +1,7 @@
 """A process that compiles kernels: `python -m tidelog.kernel.compile_worker`.
 
 It reads the name of a kernel from each line of its input, compiles the kernel into Numba's cache,
-and answers with the name. It ends with its input (kernel/compile_all.py).
+and answers with the name. It ends when its input ends (kernel/compile_all.py).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tidelog.kernel.signatures import declared, find_kernel
 
 
 def compare_flags_quickly() -> None:
-    """Let Numba compare the flags of two compilations without listing all options of both.
+    """Make Numba compare the flags of two compilations without listing all options of both.
 
-    For every call in a kernel Numba looks for an implementation in dictionaries whose keys have the
-    flags. It hashes only the names of the options, so keys that differ in flags always collide, and
-    are compared. That is 211 000 comparisons of 10 us and 84 000 hashes of 6 us: 2.6 s of the 65 s
-    that compiling takes, on one core. With this they take 0.2 s, and their results are the same. A
-    Numba that does it in another way is left alone.
+    For every call in a kernel Numba looks for an implementation in dictionaries whose keys contain
+    the flags. It hashes only the names of the options, so keys with different flags always collide,
+    and are compared. That is 211 000 comparisons of 10 us and 84 000 hashes of 6 us: 2.6 s of the
+    65 s that compiling takes on one core. With this they take 0.2 s, with the same results.
+    Releases of Numba that compare flags in another way are left alone.
     """
     from numba.core import compiler, targetconfig
 
@@ -42,7 +42,7 @@ def compare_flags_quickly() -> None:
         ours, theirs, options = one._values, other._values, one.options
         if ours == theirs:
             return True
-        for name in ours.keys() | theirs.keys():  # others have their default in both
+        for name in ours.keys() | theirs.keys():  # all others have their defaults in both
             default = options[name].default
             if ours.get(name, default) != theirs.get(name, default):
                 return False
@@ -53,7 +53,7 @@ def compare_flags_quickly() -> None:
 
 
 def main() -> None:
-    """Compile what is asked for."""
+    """Compile the kernels that the input names."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one ends it
     gc.freeze()  # Numba's own objects stay; a compiler makes much garbage and few cycles
     gc.set_threshold(50_000, 20, 20)

@@ -1,21 +1,21 @@
 """How Numba compiles the functions of this package.
 
-`kernel` is for what Python calls, `helper` for what only kernels call. A helper gets no wrapper for
-Python and no place in the cache: it is compiled into the kernels that call it, and both cost time.
-Calling a helper from Python crashes the process, so a test forbids it (tests/cli/test_warm.py).
-`inlined` helpers are inlined by LLVM. Numba's own `inline="always"` copies the function into its
-caller before types are known, and everything behind is done again for each copy: with it the join
-took 12 s to compile, without it 7 s.
+`kernel` is for functions that Python calls, `helper` for those that only kernels call. A helper has
+no wrapper for Python and no entry in the cache, which both cost time: it is compiled into the
+kernels that call it. Calling a helper from Python crashes the process, so a test forbids it
+(tests/cli/test_warm.py). `inlined` helpers are inlined by LLVM. Numba's own `inline="always"`
+copies the function into its caller before types are known, and each copy is compiled again: with it
+the join took 12 s to compile, without it 7 s.
 
-`bare` variants count no references. Numba counts who refers to an array, and every function that is
-given one counts again, with atomic instructions, unless it can prove that it need not. Loops in it,
-or around the call, spoil the proof. A helper that gets ten arrays for each row then spends most of
-its time on that: to copy a run took nine times as long. What makes no array needs no counts, since
-its caller keeps those that it has given. A function that makes an array, or takes a part of one to
-return it, must not be bare; Numba refuses to compile the former.
+`bare` variants count no references. Numba counts the references to each array. Every function that
+is passed an array counts again, with atomic instructions, unless Numba can prove that it need not.
+Loops in the function, or around the call, prevent the proof. A helper that gets ten arrays for each
+row then spends most of its time on counting: copying a run took nine times as long. A function that
+creates no array needs no counts, since its caller holds the arrays that it passes. A function that
+creates an array, or returns a part of one, must not be bare; Numba refuses to compile the former.
 
-The constants are for arguments of helpers. Numba compiles a helper again for each literal that it
-is called with; these are not literals.
+The constants are arguments for helpers. Numba compiles a helper again for each literal that it is
+called with; these are not literals.
 """
 
 from __future__ import annotations

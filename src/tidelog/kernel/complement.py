@@ -1,8 +1,8 @@
-"""Find the rows of a set that are missing in a subset, by counting (store/complement.py).
+"""Find the rows of a set that are missing from a subset, by counting (store/complement.py).
 
-An interval of keys in which both have the same number of rows is skipped; any other is split at a
-row in its middle. So each row that is missing costs the O(log n) intervals around it, and what is
-not missing costs nothing.
+An interval of keys in which both have the same number of rows is skipped. Any other one is split at
+a row in its middle. So each missing row costs the O(log n) intervals around it, and rows that are
+in both sets cost nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.kernel.descriptors import MARKS, WORDS
 from tidelog.kernel.pointers import load32, load64
 from tidelog.kernel.scan import BLOCK
 
-# What is known of the rows alive in a run: the address of the counts of its tree's nodes, or 0 when
+# What is known about the live rows of a run: the address of the counts of its tree's nodes, or 0 if
 # all rows are alive, and the number of blocks.
 NODES, BLOCKS = range(2)
 
@@ -79,7 +79,7 @@ def complement(whole, whole_trees, part, part_trees, words, limit, stack, key, o
     """Write the rows of `whole` that are not in `part`, unsorted; `part` is a subset of `whole`.
 
     `stack` has a row of (start, stop) for each run of both, the first with all their rows. Writes
-    no more rows than `out` has room for; then WRITTEN is beyond its end.
+    no more rows than `out` has room for; if there are more, WRITTEN is beyond its end.
     """
     runs, others = whole.shape[0], part.shape[0]
     written = steps = 0
@@ -107,8 +107,8 @@ def complement(whole, whole_trees, part, part_trees, words, limit, stack, key, o
                                 out[w, written] = load64(whole[r, WORDS + w], i)
                         written += 1
             continue
-        # Split at the middle of the run with the most rows. If none has more than one, at the last
-        # of them: in any case there are rows on both sides.
+        # Split at the middle of the run with the most rows. If no run has more than one, split at
+        # the last row. So there are rows on both sides in any case.
         chosen = np.int64(-1)
         most = np.int64(0)
         for r in range(runs):

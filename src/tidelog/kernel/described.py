@@ -1,8 +1,9 @@
 """A join as a row of numbers (kernel/join_layout.py): its arrays, and the call of its interpreter.
 
-The walk (kernel/walk.py) runs joins by itself. It calls the interpreter by address, not by name: of
-a function that is called by name Numba links the code into the caller, and LLVM optimises it there
-again. The interpreter is by far the largest kernel; in both kernels of the walk it took 3 s each.
+The walk (kernel/walk.py) runs joins by itself. It calls the interpreter by address, not by name: if
+a function is called by name, Numba links its code into the caller, and LLVM optimises it there
+again. The interpreter is by far the largest kernel. It took 3 s in each of the two kernels of the
+walk.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _arrays: Any = untyped_arrayobj
 
 
 def _array(dimensions: int) -> Any:
-    """Return an intrinsic: what `carray` does, in one step for Numba instead of fifteen."""
+    """Return an intrinsic for `carray`: it takes Numba one step instead of fifteen."""
     array_type: Any = types.Array
     result = array_type(types.int64, dimensions, "C")
 

@@ -1,16 +1,16 @@
 """Finding and changing rows in all runs of an order at once.
 
 A *descriptor* is a row of numbers that tells kernels where a run is (store/run.py): its size, and
-the addresses of its marks, counts and words. Kernels get the descriptors of all `runs` of an order,
-so that one call does for a few rows what would else take a call for each run, and a change of ten
-rows costs microseconds.
+the addresses of its marks, counts and words. Kernels get the descriptors of all `runs` of an order.
+So one call suffices where there would be one for each run, and a change of ten rows costs
+microseconds.
 
 Large runs have a *directory*: for each value of the highest bits of the first word, those above
-SHIFT, the place of the first row that has it or a larger one. It leaves some fifty rows to search
-instead of millions, which is four cache misses instead of twenty.
+SHIFT, the position of the first row with that value or a larger one. It leaves about fifty rows to
+search instead of millions, which is four cache misses instead of twenty.
 
-What is overwritten goes to an *undo* array, from which `put_back` restores it: one column for each
-change, of the run, the position and the old value. `noted` is the number of its columns in use.
+Overwritten values go to an *undo* array, from which `put_back` restores them. It has one column for
+each change: the run, the position and the old value. `noted` is the number of its columns in use.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tidelog.kernel.search import count_before, gallop
 
 # Columns of a descriptor.
 SIZE, MARKS, COUNTS, WIDE, DIRECTORY, SHIFT, WORDS = range(7)  # WIDE: counts have 64 bits
-MOST_RUNS = 10  # of an order, the tail included
+MOST_RUNS = 10  # of an order, including the tail
 
 _FAR = 64
 
 
 @kernel
 def address_of(array):
-    """Return where an array begins."""
+    """Return the address of an array."""
     return array.ctypes.data
 
 
 @kernel
 def describe(words, marks, counts, directory, shift, row):
-    """Write the descriptor of a run; arrays without entries are not there."""
+    """Write the descriptor of a run; an empty array stands for none."""
     size = words.shape[1]
     row[SIZE] = size
     row[MARKS] = marks.ctypes.data if marks.shape[0] else 0
@@ -75,7 +75,7 @@ def is_equal(runs, r, words, at, rows, i):
 def first_not_before(runs, r, words, rows, i, finger):
     """Return the first position of run `r` that is not before row i of `rows`.
 
-    Gallops from `finger`, in either direction: rows often come sorted, or close together.
+    Gallops from `finger`, in either direction: rows are often sorted, or close together.
     """
     size = runs[r, SIZE]
     if size == 0:
@@ -96,7 +96,9 @@ def first_not_before(runs, r, words, rows, i, finger):
         probe = low + 1
         while probe < size and _is_before(runs, r, words, probe, rows, i):
             low = probe
-            step = step << 1 if step < _FAR else size  # far away: halve all that is left
+            step = (
+                step << 1 if step < _FAR else size
+            )  # far away: a binary search of all that is left
             probe = low + step
         high = min(probe, size)
         low += 1
@@ -121,8 +123,8 @@ def first_not_before(runs, r, words, rows, i, finger):
 def fill_directory(words, n, shift, directory):
     """Fill the directory of a run by its first word.
 
-    Its first number is that of the largest entry, e; then come the places of the entries 0 .. e,
-    and the end of the run.
+    Its first number is the largest entry, e. The positions of the entries 0 .. e follow, and then
+    the end of the run.
     """
     last = words[0, n - 1] >> shift
     directory[0] = last
@@ -169,7 +171,7 @@ def set_count(runs, r, at, count):
 
 @bare_helper
 def _find_words(runs, limit, keys, n, found):
-    """Do what `find` does for rows of one word, run by run: the loops are short."""
+    """Do what `find` does for rows of one word, run by run, in short loops."""
     for i in range(n):
         found[0, i] = found[1, i] = -1
         found[2, i] = found[3, i] = 0
@@ -224,7 +226,7 @@ def write_marks(runs, tail, words, rows, marks, start, n, from_fields, fields, u
 
     The rows are in the layout of `from_fields`, the runs in that of `fields`. `tail` is the number
     of the run whose changes need no undo, since an abort drops it as a whole, or -1. Returns how
-    many undo entries there are, how far it came, and which run lacks marks to change, or -1.
+    many undo entries there are, how many rows are done, and which run has no marks yet, or -1.
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     key = np.zeros((words, 1), np.int64)
@@ -254,10 +256,10 @@ def write_marks(runs, tail, words, rows, marks, start, n, from_fields, fields, u
 
 @kernel
 def place(ordinals, fields, runs, limit, row, found):
-    """Write the row of these ordinals, and where it is as `find` does.
+    """Write the row of these ordinals, and where it is, as `find` does.
 
     `fields` have the bias of each column last. Returns the first column whose ordinal does not fit
-    its field, or -1: then nothing is said of its place.
+    its field, or -1. If there is one, where the row is remains unknown.
     """
     misfit = pack_row(ordinals, fields, row)
     if misfit < 0:
@@ -269,7 +271,7 @@ def place(ordinals, fields, runs, limit, row, found):
 def kill_row(runs, tail, rows, undo, noted):
     """Delete a row that is not dead; return how many undo entries there are.
 
-    If its run has no marks to be changed, returns -1 - the number of the run.
+    If its run has no marks yet, returns -1 - the number of the run.
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     r, at, old = find_row(runs, rows.shape[0], KNOWN, rows, ZERO, fingers)
@@ -321,7 +323,7 @@ def write_counts(runs, tail, found, counts, n, undo, noted):
 
 @bare_kernel
 def put_back(runs, column, undo, noted):
-    """Restore the marks or counts that were overwritten, the last change first."""
+    """Restore overwritten marks or counts, the last change first."""
     for i in range(noted - 1, -1, -1):
         r = undo[0, i]
         if column == COUNTS and runs[r, WIDE]:
@@ -353,7 +355,7 @@ def commit_deaths(runs, undo, noted, dead):
 def merge_few(runs, first, words, limit, into, marks, counts, has_counts):
     """Merge the runs from `first` on, without the rows above `limit` (the dead).
 
-    Returns how many rows that gives, and the bits of all their marks. Of equal rows one is alive.
+    Returns the number of merged rows, and the bits of all their marks. Of equal rows, one is alive.
     """
     at = np.zeros(MOST_RUNS + 1, np.int64)
     out, seen = 0, np.int64(0)
@@ -395,8 +397,8 @@ def merge_few(runs, first, words, limit, into, marks, counts, has_counts):
 def extremes(runs, words, low, high, n, largest, limit, word, shift, mask, values, found):
     """Write for each range of rows [low, high] the smallest or largest value of a column.
 
-    The rows of a range differ in this column first, so that its first or last row that is alive
-    has the value. `found` tells which ranges have one.
+    The rows of a range differ in this column first, so its first or last live row has the value.
+    `found` says which ranges have live rows.
     """
     for i in range(n):
         found[i] = False

@@ -1,9 +1,8 @@
 """Finding the entries of a dictionary by their bytes (store/kept_items.py).
 
-The bytes of all entries, symbols or records, are *pieces* of one array.
-
-Piece i is content[ends[i - 1] : ends[i]], from the start for the first. A hash table has the
-numbers of pieces, plus 1; it has at least twice as many slots as there are pieces, a power of 2.
+The bytes of all entries, symbols or records, are *pieces* of one array. Piece i is
+content[ends[i - 1] : ends[i]]; the first one begins at 0. A hash table has the numbers of pieces,
+plus 1. Its size is a power of 2, and at least twice the number of pieces.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Exact sums: integers of two thousand bits, and what they are as a float.
+"""Exact sums: integers of two thousand bits, and the floats nearest to them.
 
-A float is m * 2**(p - 1074) with an integer m below 2**53 and a p that is not negative. So a sum of
-floats is an integer, in units of the smallest float; it fits LIMBS *limbs* of 32 bits:
+A float is m * 2**(p - 1074), with an integer m below 2**53 and p not negative. So a sum of floats
+is an integer, in units of the smallest float. It fits LIMBS *limbs* of 32 bits:
 
     sum = limb[0] + limb[1] * 2**32 + limb[2] * 2**64 + ..          (times the unit)
 
-While values are added a limb is a signed number of 64 bits, so that nothing is carried: adding and
-subtracting are exact, and cost the same. Afterwards `settle` brings the sum into its canonical
-form, sign and limbs within 32 bits. Whole numbers are added in the same way, with a unit of 1.
+While values are added, a limb is a signed number of 64 bits, and nothing is carried. So adding and
+subtracting are exact, and cost the same. Then `settle` brings the sum into its canonical form: a
+sign, and limbs of 32 bits. Whole numbers are added in the same way, with a unit of 1.
 
 Infinities and NaN are only counted, in the three numbers behind the limbs.
 """
@@ -19,7 +19,7 @@ from numba import njit
 
 from tidelog.kernel.compiling import FALSE, helper
 
-LIMBS = 70  # 2**2046 is the highest bit of a float; so many more that 2**63 of them can be added
+LIMBS = 70  # the highest bit of a float is 2**2046; with these, 2**63 floats can be added
 PLUS_INFINITY, MINUS_INFINITY, NAN = LIMBS, LIMBS + 1, LIMBS + 2
 SIZE = LIMBS + 3
 MOST_ADDED = 1 << 29  # the most values that can be added before the limbs must be settled
@@ -39,8 +39,8 @@ _HALF_MASK = (1 << 31) - 1
 def add_float(limbs, g, ordinal, sign):
     """Add a float to the limbs of row g, or subtract it; return the first limb that changes.
 
-    It is given by its ordinal (store/codec.py). Three limbs change; none if it is only counted:
-    then the answer is -1.
+    The float is given by its ordinal (store/codec.py). Three limbs change. If it is only counted,
+    none changes, and the answer is -1.
     """
     bits = ordinal if ordinal >= 0 else ~ordinal
     exponent = bits >> 52
@@ -71,7 +71,7 @@ def add_float(limbs, g, ordinal, sign):
 
 @njit(cache=True, inline="always")
 def add_whole(limbs, g, ordinal, sign, high_bias):
-    """Add a whole number to the limbs of row g; `high_bias` * 2**32 is what its ordinal lacks."""
+    """Add a whole number to the limbs of row g; `high_bias` * 2**32 is added to its ordinal."""
     limbs[g, 0] += sign * (ordinal & _MASK)
     limbs[g, 1] += sign * ((ordinal >> 32) + high_bias)
 
@@ -95,7 +95,7 @@ def settle(limbs, low, high):
         high += 1
     sign = np.int64(1)
     if carry == -1:
-        # The limbs are what the sum is above -2**(32 * high).
+        # The limbs are the sum plus 2**(32 * high).
         sign = np.int64(-1)
         carry = np.int64(1)
         for i in range(low, high):
@@ -129,7 +129,7 @@ def _length(value):
 
 @njit(cache=True, inline="always")
 def _is_any_below(limbs, low, position):
-    """Return whether a bit below a position is set; limb `low` is the first that is not 0."""
+    """Return whether any bit below a position is set; limb `low` is the first that is not 0."""
     if position <= 0:
         return False
     limb = position >> 5
@@ -140,7 +140,7 @@ def _is_any_below(limbs, low, position):
 def _rounded(quotient, is_more, shift):
     """Return the bits of the float nearest to quotient / 2 * 2**shift units; ties go to even.
 
-    The quotient has 54 bits, or fewer if `shift` is 0; `is_more` tells that there is more behind.
+    The quotient has 54 bits, or fewer if `shift` is 0; `is_more` says that lower bits are set.
     """
     half = quotient & 1
     quotient >>= 1
@@ -176,7 +176,7 @@ def _nearest_ratio(limbs, low, high, exponent, count, scale):
     """Return the bits of the float nearest to limbs * 2**exponent / (count * scale).
 
     Long division, bit by bit: as many steps as the divisor has bits, and 54 more. Divisor and
-    remainder are below 2**124, and kept in two halves of 62 bits.
+    remainder are below 2**124, and stored in two halves of 62 bits.
     """
     cross = (count >> 31) * (scale & _HALF_MASK) + (count & _HALF_MASK) * (scale >> 31)
     divisor_low = (count & _HALF_MASK) * (scale & _HALF_MASK)
@@ -213,7 +213,7 @@ def _nearest_ratio(limbs, low, high, exponent, count, scale):
 def float_ordinal_of(limbs, sign, low, high, exponent, count, scale):
     """Return the ordinal of the float nearest to a settled sum, divided by count * scale.
 
-    NaN, or infinities of both signs, give NaN; else an infinity is what it is.
+    NaN, or infinities of both signs, give NaN; infinities of one sign give that infinity.
     """
     if limbs[NAN] != 0 or (limbs[PLUS_INFINITY] != 0 and limbs[MINUS_INFINITY] != 0):
         return np.int64(_NAN)

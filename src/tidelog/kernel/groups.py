@@ -1,12 +1,12 @@
 """The groups of an aggregate: a hash table of their keys, and what an epoch does to them.
 
 A group has a *head*, a row of numbers: its key, SUPPORT (the number of its rows), VALUE (the
-ordinal of its result), BLOCK and SHAPE (where its sum is, kernel/accumulate.py). The hash table
-has the numbers of heads, plus 1; heads that are free form a list.
+ordinal of its result), BLOCK and SHAPE (where its sum is, kernel/accumulate.py). The hash table has
+the numbers of heads, plus 1. Free heads form a list.
 
 `note_groups` finds the groups of changed rows, and copies their heads to the undo array before
-anything is changed. A group that has lost its last row is removed when the epoch ends, and so is a
-new group when the epoch is aborted.
+anything is changed. A group that has lost its last row is removed when the epoch ends, and a new
+group if the epoch is aborted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def hash_head(heads, width, slot, mask):
 
 @bare_kernel
 def find_groups(heads, table, columns, key, n, slots):
-    """Write the slot of each group, -1 for groups that are not there."""
+    """Write the slot of each group, or -1 if there is no such group."""
     mask = table.shape[0] - 1
     for i in range(n):
         at = _hash_columns(columns, key, i, mask)
@@ -70,7 +70,7 @@ def find_groups(heads, table, columns, key, n, slots):
 
 @bare_kernel
 def note_groups(heads, table, state, columns, key, start, n, which, undo, seen, lowest):
-    """Find the groups of rows, and make the new ones; return how many rows are done.
+    """Find the groups of rows, and add the new ones; return how many rows are done.
 
     Returns early when an array is full; the caller enlarges it and calls again. `which` gets the
     number of each row's group, by first appearance. Each group gets one undo entry. `seen`, if it
@@ -87,7 +87,7 @@ def note_groups(heads, table, state, columns, key, start, n, which, undo, seen, 
                 which[i] = number
                 continue
         slot = previous
-        if slot >= 0:  # rows of a group often come together
+        if slot >= 0:  # rows of a group often follow each other
             for c in range(width):
                 if heads[slot, c] != columns[key[c], i]:
                     slot = np.int64(-1)
@@ -144,7 +144,7 @@ def note_groups(heads, table, state, columns, key, start, n, which, undo, seen, 
 
 @bare_helper
 def remove_group(heads, table, state, width, slot):
-    """Take a group out of the hash table, and close the gap: later ones move up."""
+    """Remove a group from the hash table, and close the gap: later groups move up."""
     mask = table.shape[0] - 1
     at = hash_head(heads, width, slot, mask)
     while np.int64(table[at]) != slot + 1:

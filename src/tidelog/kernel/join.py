@@ -1,10 +1,10 @@
 """Leapfrog triejoin: one interpreter for all rules.
 
 A rule is compiled into *steps* (join/compiler.py). The interpreter walks them depth first: a step
-that finds a value goes down to the next one, a step that has no further value goes back up to the
-one before. An atom is read through the sorted runs of one of its orders; narrowing it by the value
-of its next column leaves a range of rows in each run. The number of columns by which an atom is
-narrowed is its *depth* in the trie.
+that finds a value goes down to the next step; a step without a further value goes back up to the
+previous one. An atom is read through the sorted runs of one of its orders. Narrowing it by the
+value of its next column leaves a range of rows in each run. The number of columns by which an atom
+is narrowed is its *depth* in the trie.
 
     LEAP      bind a variable to the next value on which several atoms agree
     SCAN      bind the remaining columns of an atom, row by row
@@ -21,8 +21,8 @@ The mark of a row (kernel/marks.py) decides which versions of a relation show it
 rules (`mode` other than PLAIN) its level also decides to which iteration an instantiation belongs;
 see maintain/elastic.py.
 
-Output goes to `out` in chunks: when it is full the interpreter returns, and goes on from the same
-place when called again.
+Output goes to `out` in chunks. When it is full the interpreter returns, and continues from there
+when it is called again.
 """
 
 from __future__ import annotations
@@ -182,8 +182,8 @@ def _bound(atoms, runs, fields, low, high, atom, depth, ordinal, offset, bias, k
 def _leap(atoms, runs, fields, parts, low, high, cursor, start, stop):
     """Return whether there is a next value on which the atoms in `parts` agree, and that value.
 
-    Each atom in turn moves to its first value that is not below the largest seen so far; when all
-    of them have answered with the same value, that is it.
+    Each atom in turn moves to its first value that is not below the largest one seen so far. When
+    all of them have reached the same value, that is it.
     """
     value = _LOWEST
     agreed = 0
@@ -224,7 +224,7 @@ def _leap(atoms, runs, fields, parts, low, high, cursor, start, stop):
 
 @inlined
 def _enter(atoms, runs, fields, low, high, cursor, atom, depth, value):
-    """Narrow the atom to `value`, at which its cursor stands, and move the cursor behind it."""
+    """Narrow the atom to `value`, where its cursor is, and move the cursor past it."""
     word, shift = fields[atom, depth, k.FIELD_WORD], fields[atom, depth, k.FIELD_SHIFT]
     mask, prefix = fields[atom, depth, k.FIELD_MASK], fields[atom, depth, k.FIELD_PREFIX]
     is_last = fields[atom, depth, k.FIELD_IS_LAST]
@@ -495,7 +495,7 @@ def join(
             else:  # CALC or TEST
                 failure = run_code(code, steps[step, k.CODE_START], steps[step, k.CODE_STOP], slots)
                 if failure:
-                    # Whether it matters is decided outside, from the rule as a whole.
+                    # Whether this is an error depends on the whole rule (join/failures.py).
                     state[k.FAILURE] = failure
                     passed = False
                 elif op == k.TEST:
@@ -512,7 +512,7 @@ def join(
 
 @cache
 def address_of_join() -> int:
-    """Return where the compiled join is, for kernels that call it (kernel/described.py)."""
+    """Return the address of the compiled join, for kernels that call it (kernel/described.py)."""
     types = declared()["join.join"][0]
     join.compile(types)  # or loads it
     found = join.overloads[types]
@@ -526,9 +526,9 @@ def address_of_join() -> int:
 def read_runs(
     runs, high, atoms, atom, descriptors, limit, uses_level, excludes_flagged, ignores_marks
 ):  # fmt: skip
-    """Have an atom read runs: one call, where a handful of array assignments would take longer.
+    """Make an atom read runs, in one call: several array assignments would take longer.
 
-    A change of one row spends a microsecond in the join itself, so what is done around it counts.
+    The join of one changed row takes a microsecond, so the time around it counts.
     """
     for r in range(descriptors.shape[0]):
         for c in range(descriptors.shape[1]):
@@ -544,7 +544,7 @@ def read_runs(
 
 @kernel
 def begin(state, slots, initial, cursor, rest, flagged, settle_level):
-    """Put a join at its beginning."""
+    """Move a join to its beginning."""
     # Loops, not slices: Numba took four seconds to compile the assignments of whole arrays.
     for i in range(state.shape[0]):
         state[i] = 0

@@ -15,7 +15,7 @@ ARRAYS = (
     STEPS, PARTS, COLUMNS, SEGMENTS, FIELDS, ATOMS, RUNS, CODE, EMITS, PIECES,
     SLOTS, LOW, HIGH, CURSOR, REST, FLAGGED,
 ) = range(16)  # fmt: skip
-# Behind them, for a walk: the state, and the values that slots start with.
+# After them, for a walk: the state, and the initial values of slots.
 STATE, INITIAL = 16, 17
 ARRAY_COUNT = 18
 
@@ -63,7 +63,7 @@ PIECE_WORD, PIECE_SHIFT, PIECE_MASK, PIECE_INTO = range(4)
 # `atoms`: which rows an atom reads (kernel/marks.py).
 RUN_COUNT, LIMIT, USES_LEVEL, EXCLUDES_FLAGGED = range(4)
 
-# `state`. AT_STEP: the step at hand; DOWN: whether it is entered from above.
+# `state`. AT_STEP: the current step; DOWN: whether it is entered from above.
 AT_STEP, DOWN, FILLED, FAILURE, WIDEN_COLUMN, WIDEN_VALUE, FUEL, SETTLE_LEVEL = range(8)
 STATE_SIZE = 8
 

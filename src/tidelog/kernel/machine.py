@@ -2,8 +2,9 @@
 
 An instruction is (opcode, destination, left, right); all three are slots of the join. Values are
 *ordinals*, 64-bit integers in the order of their type: a number is itself, an unsigned number has
-its highest bit flipped, a float is its bits with those of negative ones reversed. So one comparison
-serves all types. What cannot be computed returns a failure and leaves the decision to the caller.
+its highest bit flipped, a float is its bits, all but the sign flipped if it is negative. So one
+comparison serves all types. An operation without a result returns a failure, and the caller decides
+what that means.
 """
 
 from __future__ import annotations
@@ -66,13 +67,12 @@ class Op(enum.IntEnum):
     N_TO_U = 64
     U_TO_N = 65
     WITHIN = 66  # fails unless left is in the range of the two slots at `right`
-    LOOK_UP = 70  # destination = table[left]; `right` is the slot that holds the table's address
+    LOOK_UP = 70  # destination = array[left]; `right` is the slot with the array's address
 
 
 OVERFLOW, DIVISION, CONVERSION = 1, 2, 3
 
 _MIN = np.int64(-(2**63))
-_MAX = np.int64(2**63 - 1)
 _REVERSED = np.int64(2**63 - 1)
 _NAN = np.int64(0x7FF8000000000000)
 _TWO_63 = 2.0**63
@@ -85,18 +85,17 @@ _U_ADD, _U_SUB, _U_MUL, _U_DIV, _U_MOD, _U_POW = range(20, 26)
 _F_ADD, _F_SUB, _F_MUL, _F_DIV, _F_NEG = range(30, 35)
 _BAND, _BOR, _BXOR, _BNOT, _BSHL, _BSHR, _BSHRU, _LAND, _LOR, _LXOR, _LNOT, _FLIP = range(40, 52)
 _N_TO_F, _U_TO_F, _F_TO_N, _F_TO_U, _N_TO_U, _U_TO_N, _WITHIN = range(60, 67)
-_LOOK_UP = 70
 
 
 @helper
 def float_from_ordinal(ordinal):
-    """Return the float with this place in the order of floats."""
+    """Return the float with this ordinal."""
     return float_of(ordinal if ordinal >= 0 else ordinal ^ _REVERSED)
 
 
 @helper
 def ordinal_from_float(value):
-    """Return the place of a float in the order of floats; there is one NaN and one zero."""
+    """Return the ordinal of a float; there is one NaN and one zero."""
     if np.isnan(value):
         return _NAN
     if value == 0.0:
@@ -186,7 +185,7 @@ def _unsigned(op, a, b):
 
 @njit(cache=True, error_model="numpy")
 def _floating(op, a, b):
-    """Return the ordinal of an operation on two float ordinals, as IEEE 754 has it."""
+    """Return the ordinal of an operation on two float ordinals, by IEEE 754."""
     x, y = float_from_ordinal(a), float_from_ordinal(b)
     if op == _F_ADD:
         return ordinal_from_float(x + y)
@@ -253,7 +252,7 @@ def _convert(op, a):
 
 @helper
 def run_code(code, start, stop, slots):
-    """Run the instructions [start, stop); return 0 or the failure of the first that failed."""
+    """Run the instructions [start, stop); return 0, or the first failure."""
     for i in range(start, stop):
         op, into = code[i, 0], code[i, 1]
         a = slots[code[i, 2]]

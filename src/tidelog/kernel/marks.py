@@ -7,7 +7,7 @@ ordered, so that one comparison tells whether a version of a relation shows a ro
     DEAD_NOW           alive before this epoch, deleted in it
     GONE               inserted and deleted in this epoch: no version shows it
     FLAG | old mark    in the bucket that the level repair processes (maintain/repair.py)
-    DEAD               a tombstone of an earlier epoch, which waits for compaction
+    DEAD               a tombstone of an earlier epoch, which a merge will remove
 """
 
 from __future__ import annotations

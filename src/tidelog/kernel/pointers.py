@@ -1,9 +1,9 @@
 """Reading and writing by address, inside kernels.
 
 A join reads from a handful of arrays that change with every call. Passed as arguments, each array
-costs a tenth of a microsecond and fixes the signature of the kernel; passed as one array of
-addresses they cost nothing, and any number of them fits one compiled kernel. The price: nothing
-checks bounds here, not even in tests. Callers keep the arrays alive and the positions right.
+costs a tenth of a microsecond and is part of the kernel's signature. As one array of addresses they
+cost nothing, and one compiled kernel can take any number of them. The price is that nothing checks
+bounds here, not even in tests. Callers must keep the arrays alive, and pass valid positions.
 """
 
 from __future__ import annotations

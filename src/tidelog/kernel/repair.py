@@ -1,8 +1,8 @@
 """The row-by-row parts of the level repair (maintain/repair.py).
 
 `lose` subtracts lost instantiations from counts. `offer` applies new ones to their heads, which are
-rows of the relation or rows that wait to be settled. Those wait in a hash table: `keys` has their
-words, `waiting` their tentative level (-1 for a free place) and count.
+rows of the relation or rows that wait to be settled. The latter are in a hash table: `keys` has
+their words, `waiting` their tentative level (-1 for a free place) and count.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tidelog.kernel.marks import DEAD_NOW, FLAG, KNOWN
 # Rows of the `waiting` array.
 LEVEL, COUNT = range(2)
 
-_NEVER = np.int64(DEAD_NOW)  # the level of rows that are not there
+_NEVER = np.int64(DEAD_NOW)  # the level of rows that do not exist
 _MOST_NARROW = (1 << 31) - 1
-_MIX = np.int64(-7046029254386353131)  # odd, its bits spread: 2**64 divided by the golden ratio
+_MIX = np.int64(-7046029254386353131)  # odd, with spread bits: 2**64 divided by the golden ratio
 
 
 @inlined
 def find(runs, words, rows, i, fingers):
-    """Return run and position of the row that is not dead, and its mark; run -1 for none."""
+    """Return the run, position and mark of a row that is not dead; run -1 if there is none."""
     r, at, mark = find_row(runs, words, KNOWN, rows, i, fingers)
     return r, at, mark if r >= 0 else _NEVER
 
@@ -32,8 +32,8 @@ def find(runs, words, rows, i, fingers):
 def lose(runs, words, rows, fires, n, undo, noted, lost):
     """Subtract one from the count of each row whose level is that of the instantiation.
 
-    Writes to `lost` the places (in `rows`) of rows that reach 0. Returns how many these are and how
-    many undo entries there are; -1 if a count would be negative.
+    Writes the positions (in `rows`) of rows that reach 0 to `lost`. Returns how many these are, or
+    -1 if a count would be negative, and how many undo entries there are.
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     zeros = 0
@@ -57,7 +57,7 @@ def lose(runs, words, rows, fires, n, undo, noted, lost):
 
 @kernel
 def old_levels(runs, words, rows, n, marks):
-    """Write the flagged mark of each row of a bucket: its old level, or that it was not there."""
+    """Write the flagged mark of each row of a bucket: its old level, or that it did not exist."""
     fingers = np.zeros(MOST_RUNS, np.int64)
     for i in range(n):
         _, _, mark = find(runs, words, rows, i, fingers)
@@ -71,7 +71,7 @@ def place(keys, waiting, words, rows, i):
     for w in range(words):
         mixed = (mixed ^ rows[w, i]) * _MIX
         mixed ^= (mixed >> 29) & 0x7FFFFFFFF
-    last = waiting.shape[1] - 1  # a power of two, less one
+    last = waiting.shape[1] - 1  # a power of two, minus one
     at = mixed & last
     while waiting[LEVEL, at] >= 0:
         same = True
@@ -89,9 +89,9 @@ def place(keys, waiting, words, rows, i):
 def offer(runs, tail, words, rows, fires, n, start, level, keys, waiting, used, undo, noted):
     """Apply instantiations to their heads: a smaller level wins, an equal one adds to the count.
 
-    A flagged row is in the bucket and has `level`. Goes from `start` until the hash table is half
-    full, or a count outgrows 32 bits; returns how far it came, how many places are used and how
-    many undo entries there are.
+    A flagged row is in the bucket and has `level`. Stops when the hash table is half full, or when
+    a count outgrows 32 bits. Returns the instantiation to continue from, how many places are used
+    and how many undo entries there are.
     """
     fingers = np.zeros(MOST_RUNS, np.int64)
     room = waiting.shape[1] >> 1
@@ -136,7 +136,7 @@ def offer(runs, tail, words, rows, fires, n, start, level, keys, waiting, used, 
 def take(keys, waiting, words, level, rows, counts):
     """Write the rows that wait for `level`, and their counts; return how many there are.
 
-    They stay in the table, where later offers, never below their level, find them settled.
+    They stay in the hash table. Later offers, never below their level, find them settled there.
     """
     n = 0
     for at in range(waiting.shape[1]):
@@ -166,7 +166,7 @@ def level_above(waiting, level):
 
 @kernel
 def rehash(keys, waiting, words, into_keys, into):
-    """Move all rows to a larger table."""
+    """Move all rows to a larger hash table."""
     for at in range(waiting.shape[1]):
         if waiting[LEVEL, at] >= 0:
             to = place(into_keys, into, words, keys, at)

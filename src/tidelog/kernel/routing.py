@@ -16,7 +16,7 @@ _SEED = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _ONE = np.uint64(1)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
-CAME, WENT = np.uint8(1), np.uint8(2)
+INSERTED, DELETED = np.uint8(1), np.uint8(2)
 
 
 @njit(cache=True, inline="always")
@@ -49,28 +49,28 @@ def keep(hashes, seed, side, at, kept):
 
 
 @kernel
-def contested(columns, came, table, said, found):
+def contested(columns, inserted, hashes, kinds, found):
     """Find the rows that are both inserted and deleted; return how many there are.
 
-    `table` and `said` are a hash table, empty, of twice as many places as there are rows: hashes of
-    rows, and which of the two they are. Rows with equal hashes count as equal: the caller compares
-    the rows that are found.
+    `hashes` and `kinds` are an empty hash table, twice as large as there are rows: for each hash,
+    whether its rows are inserted, deleted or both. Rows with equal hashes count as equal here, so
+    the caller compares the rows that are found.
     """
     n = columns.shape[1]
-    mask = np.uint64(table.shape[0] - 1)
+    mask = np.uint64(hashes.shape[0] - 1)
     places = np.empty(n, np.int64)
     for i in range(n):
         row = np.uint64(0)
         for c in range(columns.shape[0]):
             row = _mixed(row ^ np.uint64(columns[c, i]))
         at = row & mask
-        while said[at] != 0 and table[at] != row:
+        while kinds[at] != 0 and hashes[at] != row:
             at = (at + _ONE) & mask
-        table[at] = row
-        said[at] |= CAME if came[i] else WENT
+        hashes[at] = row
+        kinds[at] |= INSERTED if inserted[i] else DELETED
         places[i] = at
     count = 0
     for i in range(n):
-        found[i] = said[places[i]] == CAME | WENT
+        found[i] = kinds[places[i]] == INSERTED | DELETED
         count += found[i]
     return count

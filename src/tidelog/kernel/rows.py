@@ -2,7 +2,7 @@
 
 A set of n rows is an int64 array of shape (words, n), sorted by its words from the first to the
 last; most relations need one word a row. Kernels write into arrays that the caller made, and return
-how many rows they wrote. The one-word case has loops of its own, since nearly all work is there.
+how many rows they wrote. Rows of one word have loops of their own, since nearly all rows are so.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _find(rows, low, high, keys, j):
 
 @bare_kernel
 def settle_ties(rows, order):
-    """Finish `order`, which sorts the first word only: sort ties by the words behind it."""
+    """Complete `order`, which sorts by the first word only: sort ties by the other words."""
     n = order.shape[0]
     start = ZERO
     while start < n:
@@ -125,15 +125,15 @@ def unique_sums(rows, n, weights, has_weights, counts):
 
 @kernel
 def remove_present(rows, counts, n, run, marks, has_marks, limit):
-    """Drop rows that `run` holds alive, in place, and their counts; return how many are left."""
+    """Remove the rows that are alive in `run`, in place, with counts; return how many are left."""
     kept = 0
     at = 0
     first = 0
     size = run.shape[1]
     one_word = rows.shape[0] == 1
     if one_word and not has_marks and size < _DENSE * n:
-        # As many rows as there are in the run, or nearly: step through both, without a branch that
-        # depends on the data.
+        # There are nearly as many rows as in the run, or more. So step through both, without a
+        # branch that depends on the data.
         keys, held = rows.ctypes.data, run.ctypes.data
         while first < n and at < size:
             x, y = load64(keys, first), load64(held, at)
@@ -163,7 +163,7 @@ def remove_present(rows, counts, n, run, marks, has_marks, limit):
 
 @kernel
 def remove_seen(rows, counts, n, seen):
-    """Drop rows of one word whose bits are set in `seen`, in place; return how many are left."""
+    """Remove rows of one word whose bits are set in `seen`, in place; return how many are left."""
     kept = 0
     for i in range(n):
         key = rows[0, i]
@@ -183,26 +183,26 @@ def see(rows, seen):
 
 
 @kernel
-def largest_parts(rows, tags, tag_bits, largest):
+def largest_parts(rows, leveled_counts, shift, largest):
     """Update the three numbers of `largest`: the largest word, level and count seen."""
     for i in range(rows.shape[1]):
         largest[0] = max(largest[0], rows[0, i])
-        largest[1] = max(largest[1], tags[i] >> tag_bits)
-        largest[2] = max(largest[2], tags[i] & ((np.int64(1) << tag_bits) - 1))
+        largest[1] = max(largest[1], leveled_counts[i] >> shift)
+        largest[2] = max(largest[2], leveled_counts[i] & ((np.int64(1) << shift) - 1))
 
 
 @kernel
-def pack_tagged(rows, tags, tag_bits, level_bits, count_bits, into, start):
+def pack_levels(rows, leveled_counts, shift, level_bits, count_bits, into, start):
     """Write row, level and count as one number each, from `start` on."""
     for i in range(rows.shape[1]):
-        level = tags[i] >> tag_bits
-        count = tags[i] & ((np.int64(1) << tag_bits) - 1)
+        level = leveled_counts[i] >> shift
+        count = leveled_counts[i] & ((np.int64(1) << shift) - 1)
         into[start + i] = (((rows[0, i] << level_bits) | level) << count_bits) | count
 
 
 @kernel
-def unpack_tagged(packed, level_bits, count_bits, marks, counts):
-    """Undo `pack_tagged`: write levels and counts, and leave the rows."""
+def unpack_levels(packed, level_bits, count_bits, marks, counts):
+    """Undo `pack_levels`: write levels and counts, and leave the rows."""
     level_mask = (np.int64(1) << level_bits) - 1
     count_mask = (np.int64(1) << count_bits) - 1
     for i in range(packed.shape[0]):
@@ -230,14 +230,14 @@ def mark_bits(rows, marks):
 
 @kernel
 def add_marks(rows, marks, bits):
-    """Put the marks below the rows."""
+    """Put the marks into the lowest bits of the rows."""
     for i in range(rows.shape[1]):
         rows[0, i] = (rows[0, i] << bits) | marks[i]
 
 
 @kernel
 def take_marks(rows, bits, marks):
-    """Take the marks out again."""
+    """Move the marks out of the rows again."""
     mask = (np.int64(1) << bits) - 1
     for i in range(rows.shape[1]):
         marks[i] = rows[0, i] & mask
@@ -245,13 +245,13 @@ def take_marks(rows, bits, marks):
 
 
 @kernel
-def split_tags(tags, tag_bits, marks, counts):
-    """Write the levels and the counts of tags; return whether all counts fit 31 bits."""
-    mask = (np.int64(1) << tag_bits) - 1
+def split_levels(leveled_counts, shift, marks, counts):
+    """Write levels and counts apart; return whether all counts fit 31 bits."""
+    mask = (np.int64(1) << shift) - 1
     most = np.int64(0)
-    for i in range(tags.shape[0]):
-        marks[i] = tags[i] >> tag_bits
-        count = tags[i] & mask
+    for i in range(leveled_counts.shape[0]):
+        marks[i] = leveled_counts[i] >> shift
+        count = leveled_counts[i] & mask
         most = max(most, count)
         counts[i] = count
     return most < (np.int64(1) << 31)
@@ -325,16 +325,16 @@ def merge_runs(
 ):  # fmt: skip
     """Merge two runs into a third, without the rows above `limit` (the dead).
 
-    Goes on from `progress` until `stop` rows have been looked at since the beginning, or both runs
-    are used up. ALL_MARKS collects the bits of all marks.
+    Continues from `progress` until `stop` rows have been read in all, or both runs are finished.
+    ALL_MARKS collects the bits of all marks.
     """
     i, j, out = progress[FROM_A], progress[FROM_B], progress[WRITTEN]
     seen = progress[ALL_MARKS]
     n_a, n_b = a.shape[1], b.shape[1]
     words = a.shape[0]
     if words == 1 and not has_marks:
-        # Nearly all rows go through these loops. They load from both runs and select, so that no
-        # branch depends on the data, and use addresses, which need no care for negative indexes.
+        # Nearly all rows go through these loops. They load from both runs and select, so no branch
+        # depends on the data. They use addresses: Numba would allow for negative indexes.
         keys_a, keys_b, keys = a.ctypes.data, b.ctypes.data, into.ctypes.data
         while i < n_a and j < n_b and i + j < stop:
             x, y = load64(keys_a, i), load64(keys_b, j)
@@ -418,7 +418,7 @@ def locate(run, marks, has_marks, limit, rows, n, positions):
 def repack(rows, n, fields, into_fields, into):
     """Write the rows in another layout; a field is (word, shift, mask), one for each column.
 
-    Column by column, but only for as many rows as the cache holds.
+    It goes column by column, for as many rows at a time as fit the cache.
     """
     for begin in range(0, n, _BLOCK):
         end = min(n, begin + _BLOCK)

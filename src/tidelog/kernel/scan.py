@@ -1,9 +1,9 @@
 """Trees of partial results over the positions of a run (store/run_tree.py).
 
-The rows of a run are cut into blocks. Node b + blocks is the b-th block, node i the sum of nodes
-2i and 2i + 1, and node 1, if there are several blocks, the whole run. A node has five
-numbers: the count of the live rows below it, and of one column their sum, in two halves of 32 bits,
-the smallest and the largest value. All of them can be combined in any order.
+The rows of a run are divided into blocks. Node b + blocks is the b-th block, and node i combines
+the nodes 2i and 2i + 1. If there are several blocks, node 1 is the whole run. A node has five
+numbers: the count of the live rows below it and, for one column, their sum in two halves of 32
+bits, their smallest and their largest value. All of these can be combined in any order.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def renew(words, marks, limit, word, shift, mask, bias, nodes, positions):
 def fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into):
     """Add the rows [start, stop) to the partial results in `into`; return how many nodes it took.
 
-    Rows of the blocks that the interval cuts are looked at one by one, at most twice a block.
+    The rows of a block that is only partly in the interval are added one by one; there are at most
+    two such blocks.
     """
     blocks = nodes.shape[1] // 2
     first, last = -(-start // BLOCK), stop // BLOCK

@@ -1,15 +1,15 @@
 """Sets of ordinals as trees whose nodes exist once: equal sets are the same node.
 
 A set is a binary radix tree (Okasaki and Gill, "Fast Mergeable Integer Maps", 1998). A leaf is one
-element; an inner node has below its left child the elements whose bit at the node's place is 0, and
-below its right child those where it is 1, while all higher bits agree. So the shape of a tree
-depends on its elements only, not on the order in which they were added. A node is looked up by its
-parts before it is made (*hash consing*), so two equal sets are one node, and to compare them is to
-compare two numbers. A change of one element makes new nodes on one path, at most 65 of them and
-about log2(n) for a set of n; all others are shared with the old set.
+element. An inner node tests one bit: the elements below its left child have a 0 there, those below
+its right child a 1, and all higher bits agree. So the shape of a tree depends only on its elements,
+not on the order in which they were added. A node is looked up by its parts before it is created
+(*hash consing*). So equal sets are the same node, and comparing them is comparing two numbers. A
+change of one element creates the nodes of one path: at most 65, and about log2(n) for a set of n
+elements. All others are shared with the old set.
 
-Nodes are rows of one array, node 0 is the empty set, and nothing is ever changed or taken away.
-Leaves are in the order of signed ordinals: the sign bit is flipped wherever bits are looked at.
+Nodes are rows of one array. Node 0 is the empty set, and no node is ever changed or removed. Leaves
+are in the order of signed ordinals: the sign bit is flipped wherever bits are tested.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tidelog.kernel.compiling import TRUE, ZERO, helper, kernel
 KEY, LEFT, RIGHT, META = range(4)
 """The columns of a node: its smallest element, its children (0: it is a leaf), size and bit."""
 SIZE_SHIFT = 6
-"""META is the number of elements, shifted, and below it the place of the bit that is looked at."""
+"""META is the number of elements, shifted, and below it the position of the bit that is tested."""
 DEPTH = 66
-"""More than there are nodes on a path, and than one changed element can make."""
+"""More than the nodes on a path, and more than one changed element can create."""
 REBUILD = 8
 """A set is rebuilt when it has at most this many elements for each that changes."""
 COUNT, NEEDED = range(2)
-"""What `used` holds: how many nodes there are, and how many more are asked for."""
+"""The entries of `used`: how many nodes there are, and how many more are needed."""
 
 _PLACE = (1 << SIZE_SHIFT) - 1
 
@@ -41,7 +41,7 @@ def _bits(ordinal):
 
 @helper
 def _highest(bits):
-    """Return the place of the highest bit that is set."""
+    """Return the position of the highest bit that is set."""
     place = 0
     for step in (32, 16, 8, 4, 2, 1):
         if bits >> np.uint64(step):
@@ -65,7 +65,7 @@ def _home(key, left, right, mask):
 
 @helper
 def _node(nodes, slots, used, key, left, right, meta, may_add):
-    """Return the node with these parts; -1 if there is none and none may be made."""
+    """Return the node with these parts; -1 if there is none and none may be created."""
     mask = slots.shape[0] - 1
     at = _home(key, left, right, mask)
     while slots[at] != 0:
@@ -93,7 +93,7 @@ def _leaf(nodes, slots, used, element, may_add):
 
 @helper
 def _joined(nodes, slots, used, left, right, may_add):
-    """Return the union of two sets: all elements of one are below a bit, those of the other not."""
+    """Return the union of two sets whose elements differ first in one bit, 0 or 1 by set."""
     key = nodes[left, KEY]
     place = _highest(_bits(key) ^ _bits(nodes[right, KEY]))
     size = (nodes[left, META] >> SIZE_SHIFT) + (nodes[right, META] >> SIZE_SHIFT)
@@ -105,7 +105,7 @@ def _descend(nodes, root, element, path):
     """Follow an element down from a root that is not empty.
 
     Return the number of nodes on the path, and the node at its end: the leaf of the element, or
-    the largest node that has no common bit left with it.
+    the highest node whose elements all differ from it above the bit that the node tests.
     """
     depth = 0
     node = root
@@ -122,7 +122,7 @@ def _descend(nodes, root, element, path):
 
 @helper
 def _ascend(nodes, slots, used, path, depth, node, element):
-    """Return the root when the end of a path is replaced by `node`; 0 takes it away."""
+    """Return the root after the end of a path is replaced by `node`, or removed if that is 0."""
     bits = _bits(element)
     for i in range(depth - 1, -1, -1):
         parent = path[i]
@@ -155,7 +155,7 @@ def _with(nodes, slots, used, root, element, path):
 
 @helper
 def _without(nodes, slots, used, root, element, path):
-    """Return the set with one element less."""
+    """Return the set without one of its elements."""
     if root == 0:
         return root
     depth, node = _descend(nodes, root, element, path)
@@ -168,8 +168,9 @@ def _without(nodes, slots, used, root, element, path):
 def _build(nodes, slots, used, elements, n, may_add):
     """Return the set of n sorted, distinct elements: n leaves, n - 1 inner nodes, no others.
 
-    `places[i]` is the bit that parts the tree at `trees[i]` from what follows. These bits get
-    smaller from the bottom to the top; a larger one completes all trees with smaller ones.
+    `places[i]` is the bit that separates the tree at `trees[i]` from what follows. On the stack,
+    these bits decrease from the bottom to the top. A larger one completes all trees with smaller
+    ones.
     """
     trees = np.empty(DEPTH, np.int64)
     places = np.empty(DEPTH, np.int64)
@@ -233,11 +234,11 @@ def _merged(held, n, elements, adds, start, stop, out):
 
 @kernel
 def change_sets(nodes, slots, used, roots, which, ends, elements, adds, start, scratch):
-    """Add and remove elements; return the first change that there was no room for.
+    """Add and remove elements; return the index of the first that there was no room for.
 
     Change j adds `elements[j]` to the set `roots[which[j]]`, or removes it. Changes are sorted by
-    set, those of set w end at `ends[w]`, and by element. `roots` becomes the changed sets.
-    `used[NEEDED]` says how much room it needs.
+    set, then by element; those of set w end at `ends[w]`. The changed sets are written to `roots`.
+    `used[NEEDED]` says how much room is needed.
     """
     path = np.empty(DEPTH, np.int64)
     j = start
@@ -268,9 +269,9 @@ def change_sets(nodes, slots, used, roots, which, ends, elements, adds, start, s
 
 @kernel
 def find_set(nodes, slots, used, elements, may_add):
-    """Return the set of sorted, distinct elements; -1 if there is none and none may be made.
+    """Return the set of sorted, distinct elements; -1 if there is none and none may be created.
 
-    To make it there must be room for twice as many nodes as elements.
+    To create it, there must be room for twice as many nodes as elements.
     """
     return _build(nodes, slots, used, elements, elements.shape[0], may_add)
 

@@ -1,8 +1,8 @@
 """Several results of the same groups: what they were before an epoch, and which rows it changes.
 
-The undo array (kernel/groups.py) holds the groups of an epoch as they were. The sums of other
-columns of the same rows have their groups in the same order there, whatever their slots are. So
-results are written next to each other by the number of the group, and compared as one row.
+The undo array (kernel/groups.py) has the groups of an epoch as they were before. Sums of other
+columns of the same rows have the same groups in the same order there, whatever their slots are. So
+the results of a group are written next to each other, by its number, and compared as one row.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidelog.kernel.groups import (
 
 @bare_helper
 def _computed(words, block, shape, support, operation, limbs):
-    """Return the ordinal of a result of a kept sum; `limbs` is all zeros before and after."""
+    """Return the ordinal of a result of a stored sum; `limbs` is all zeros before and after."""
     low, count = shape & BYTE, (shape >> COUNT_SHIFT) & BYTE
     for i in range(count):
         limbs[low + i] = np.int64(words[block + i])
@@ -62,9 +62,9 @@ def write_results(
 ):
     """Write the results of each group of the epoch before it, and after it.
 
-    They are the results of one sum; `places` are their positions among all results. The heads hold
-    the result number `kept`; the others are computed. `had` and `has` tell in the end which groups
-    have all results; `is_first` says that they hold nothing yet.
+    They are the results of one sum; `places` are their positions among all results. The heads have
+    the result number `kept`; the others are computed. After the last call, `had` and `has` say
+    which groups have all results. `is_first` says that this is the first call.
     """
     width = heads.shape[1] - FIELDS
     for g in range(undo.shape[0]):

@@ -7,8 +7,8 @@ kernel that is called with several combinations has several lines.
 The kernels of a block share helpers, so one process should compile them: it compiles a helper once.
 Blocks and their lines are ordered by the time they take, longest first (kernel/compile_all.py).
 
-tests/cli/test_warm.py compares the table with what the engine calls, and prints the lines that
-are wrong.
+tests/cli/test_warm.py compares the lines with what the engine calls, and prints those that are
+wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-_TABLE = """
+_LINES = """
 join.join: i64[][] i64[][] i64[][] i64[][] i64[][][] i64[][] i64[][][] i64[][] i64[][] i64[][]
     i64[] i64[][][] i64[][][] i64[][][] i64[] i64[] i64[][] i64[] i64
 walk.lose: i64[][] i64[][] i64 i64[][] i64[][] i64[] i64[][] i64[][] i64[][] i64[][] i64[]
@@ -91,15 +91,15 @@ rows.unique_sums: i64[][] i64 i64[] bool i64[]
 rows.pack_ordinals: i64[][] i64 i64[][] i64[][]
 rows.pack_ordinals: strided:i64[][] i64 i64[][] i64[][]
 rows.unpack_ordinals: i64[][] i64 i64[][] i64[][]
-rows.split_tags: i64[] i64 i32[] i32[]
+rows.split_levels: i64[] i64 i32[] i32[]
 rows.repack: i64[][] i64 i64[][] i64[][] i64[][]
 rows.mark_bits: i64[][] i32[]
 rows.unpack: i64[][] i64 i64[][] i64[][]
 rows.largest_parts: i64[][] i64[] i64 i64[]
 rows.pack: i64[][] i64 i64[][] i64[][]
 rows.remove_seen: i64[][] i64[] i64 i64[]
-rows.unpack_tagged: i64[] i64 i64 i32[] i32[]
-rows.pack_tagged: i64[][] i64[] i64 i64 i64 i64[] i64
+rows.unpack_levels: i64[] i64 i64 i32[] i32[]
+rows.pack_levels: i64[][] i64[] i64 i64 i64 i64[] i64
 rows.see: i64[][] i64[]
 rows.add_marks: i64[][] i32[] i64
 rows.take_marks: i64[][] i64 i32[]
@@ -115,13 +115,13 @@ _SCALARS = {
 }
 
 Signatures = dict[str, list[tuple[Any, ...]]]
-"""For each kernel the argument types, as Numba's types."""
+"""For each kernel, the types of its arguments."""
 
 
 def blocks() -> list[Signatures]:
     """Return the kernels that Python calls with their signatures, block by block."""
     found = []
-    for text in _TABLE.strip().replace("\n    ", " ").split("\n\n"):
+    for text in _LINES.strip().replace("\n    ", " ").split("\n\n"):
         block: Signatures = {}
         for line in text.splitlines():
             kernel, _, arguments = line.partition(": ")
@@ -136,26 +136,26 @@ def declared() -> Signatures:
 
 
 def find_kernel(name: str) -> Any:
-    """Return a kernel by the name that it has in the table."""
+    """Return a kernel by its name in the lines above."""
     module, _, function = name.partition(".")
     return getattr(importlib.import_module(f"tidelog.kernel.{module}"), function)
 
 
 def describe(kernel: str, signature: Iterable[Any]) -> str:
-    """Return the line of the table for a kernel and the types of its arguments."""
+    """Return the line for a kernel and the types of its arguments."""
     return f"{kernel}: {' '.join(map(_describe, signature))}"
 
 
 def _parse(text: str) -> Any:
     from numba import types
 
-    *marks, text = text.split(":")
+    *prefixes, text = text.split(":")
     scalar = getattr(types, _SCALARS[text.rstrip("[]")])
     if not text.endswith("[]"):
         return scalar
     array: Any = types.Array
-    layout = "A" if "strided" in marks else "C"
-    return array(scalar, text.count("[]"), layout, readonly="const" in marks)
+    layout = "A" if "strided" in prefixes else "C"
+    return array(scalar, text.count("[]"), layout, readonly="const" in prefixes)
 
 
 def _describe(type_: Any) -> str:
@@ -164,5 +164,5 @@ def _describe(type_: Any) -> str:
     names = {getattr(types, name): short for short, name in _SCALARS.items()}
     if not isinstance(type_, types.Array):
         return names.get(type_, str(type_))
-    marks = ("" if type_.mutable else "const:") + ("" if type_.layout == "C" else "strided:")
-    return marks + names.get(type_.dtype, str(type_.dtype)) + "[]" * type_.ndim
+    prefixes = ("" if type_.mutable else "const:") + ("" if type_.layout == "C" else "strided:")
+    return prefixes + names.get(type_.dtype, str(type_.dtype)) + "[]" * type_.ndim

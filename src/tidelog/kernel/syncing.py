@@ -1,11 +1,11 @@
 """A loop that lets the disk work while Python computes.
 
-A Python thread needs the GIL between any two calls, so a thread that starts a sync would wait for
+A Python thread needs the GIL between any two calls. So a thread that starts a sync would wait for
 the very computation that the sync should overlap with. This loop receives a request, syncs, and
 reports the result without the GIL.
 
 Waking a sleeping thread takes a third as long as a sync. So both sides poll for a while before they
-sleep, and yield the processor in between: commits that follow each other wake nobody.
+sleep, and yield the processor in between. So commits in quick succession wake nobody.
 """
 
 from __future__ import annotations

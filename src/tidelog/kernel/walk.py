@@ -1,9 +1,9 @@
 """A linear recursion, repaired level by level in one call (maintain/walk.py).
 
-Where no rule has two atoms of the stratum, an instantiation has at most one row above level 0, and
-fires one level above it. So the rows of each level lead to those of the next, and there is nothing
-to decide in between: the kernel joins the rules from the rows of a level, and queues the heads that
-the next level starts from.
+If no rule has two atoms of the layer, an instantiation has at most one row above level 0, and fires
+one level above it. So the rows of each level lead to those of the next, with nothing to decide in
+between. The kernel joins the rules from the rows of a level, and queues the heads from which the
+next level starts.
 
 A rule's join is a row of `programs` (kernel/join_layout.py): its driver, and the address and shape
 of each of its arrays.
@@ -38,7 +38,7 @@ from tidelog.kernel.repair import COUNT, LEVEL, find, place
 # What the kernel returns.
 DONE, AGAIN, ROOM, WIDER_VALUE, WIDER_COUNTS, LARGER_HASH, FAILED, MORE = range(8)
 
-# Fields of the walk's state. The queue has the rows of all levels; those of the level at hand are
+# Fields of the walk's state. The queue has the rows of all levels; those of the current level are
 # from START to END, those of the next one from END to QUEUED.
 (
     AT_LEVEL, START, END, QUEUED, PENDING, PROGRAM, PHASE, AT, HELD, NOTED, USED, FOUND, LEVELS,
@@ -46,16 +46,16 @@ DONE, AGAIN, ROOM, WIDER_VALUE, WIDER_COUNTS, LARGER_HASH, FAILED, MORE = range(
 STATE_SIZE = 13
 
 _IDLE, _JOINING, _ENDING = range(3)  # phases of a program
-_LOSE = np.int64(k.LOSE)  # the mode of all joins here, and not a literal
+_LOSE = np.int64(k.LOSE)  # the mode of all joins here; as a literal, Numba would compile it again
 _FUEL = 2_000_000
-_A_WHILE = 200_000  # instantiations: then the caller looks at the clock
-_NEVER = np.int64(DEAD_NOW)  # the level of rows that are not there
+_A_WHILE = 200_000  # instantiations until the caller looks at the clock
+_NEVER = np.int64(DEAD_NOW)  # the level of rows that do not exist
 _MOST_NARROW = (1 << 31) - 1
 
 
 @bare_helper
 def _begin(program, by_column, queue, start, end, arranged):
-    """Let a join start from the rows of a level, brought into the driver's layout."""
+    """Begin a join from the rows of a level, in the layout of its driver."""
     atom, words, n = program[k.DRIVER], program[k.DRIVER_WORDS], end - start
     columns = by_column.shape[0]
     fields = program[k.DRIVER_FIELDS]  # three numbers for each column
@@ -87,7 +87,7 @@ def _begin(program, by_column, queue, start, end, arranged):
 
 @bare_helper
 def _join(program, out):
-    """Run the join on; return what it returned, how much it filled, and whether it failed."""
+    """Continue the join; return its status, how much it has written, and whether it failed."""
     state = array1(program, k.STATE)
     state[k.FUEL] = _FUEL
     status = call_join(
@@ -107,7 +107,7 @@ def _join(program, out):
 
 @bare_helper
 def _next_chunk(programs, by_column, queue, arranged, out, state):
-    """Run the program at hand until some of its output is held, or it has ended."""
+    """Run the current program until it has some output, or has ended."""
     program = programs[state[PROGRAM]]
     if state[PHASE] == _IDLE:
         if state[END] - state[START] > arranged.shape[1]:
@@ -131,7 +131,7 @@ def _next_chunk(programs, by_column, queue, arranged, out, state):
 
 @bare_helper
 def _go_on(programs, by_column, queue, arranged, out, state):
-    """Go on to the next program if one has ended, else run it on."""
+    """Continue the current program, or go on to the next one if it has ended."""
     if state[PHASE] != _ENDING:
         return _next_chunk(programs, by_column, queue, arranged, out, state)
     state[PHASE] = _IDLE
@@ -146,24 +146,24 @@ def _queue(queue, at, words, rows, i):
 
 
 @helper
-def _next_level(given, given_levels, words, queue, keys, waiting, is_settling, state):
-    """Go on to the next level that has rows: queued ones, and given ones, which are queued now.
+def _next_level(first_rows, first_levels, words, queue, keys, waiting, is_settling, state):
+    """Go on to the next level with rows: those in the queue, and first rows, which are queued now.
 
-    A given row that waits to be settled may have got a lower level meanwhile: it was queued then.
+    A first row that waits to be settled may have got a lower level by now. Then it has been queued.
     """
     if state[QUEUED] > state[END]:
         level = state[AT_LEVEL] + 1
-    elif state[PENDING] < given_levels.shape[0]:
-        level = given_levels[state[PENDING]]
+    elif state[PENDING] < first_levels.shape[0]:
+        level = first_levels[state[PENDING]]
     else:
         return DONE
-    state[AT_LEVEL] = level - 1  # until all given rows of the level are queued
-    while state[PENDING] < given_levels.shape[0] and given_levels[state[PENDING]] == level:
+    state[AT_LEVEL] = level - 1  # until all first rows of the level are queued
+    while state[PENDING] < first_levels.shape[0] and first_levels[state[PENDING]] == level:
         if state[QUEUED] == queue.shape[1]:
             return ROOM
         i = state[PENDING]
-        if not is_settling or waiting[LEVEL, place(keys, waiting, words, given, i)] == level:
-            _queue(queue, state[QUEUED], words, given, i)
+        if not is_settling or waiting[LEVEL, place(keys, waiting, words, first_rows, i)] == level:
+            _queue(queue, state[QUEUED], words, first_rows, i)
             state[QUEUED] += 1
         state[PENDING] += 1
     state[AT_LEVEL] = level
@@ -198,12 +198,14 @@ def _lose_rows(runs, words, out, queue, undo, state):
 
 
 @kernel
-def lose(programs, runs, words, by_column, given, given_levels, queue, arranged, out, undo, state):
-    """Remove rows and all that depends on them: `given`, by level, and what gets into the queue."""
+def lose(
+    programs, runs, words, by_column, first_rows, first_levels, queue, arranged, out, undo, state,
+):  # fmt: skip
+    """Remove the first rows, which are sorted by level, and all rows that depend on them."""
     while True:
         if state[PROGRAM] == programs.shape[0]:
-            # No row waits here, so the two arrays that are given twice are not read.
-            status = _next_level(given, given_levels, words, queue, queue, queue, FALSE, state)
+            # No row waits here, so `keys` and `waiting` are not read: any array will do.
+            status = _next_level(first_rows, first_levels, words, queue, queue, queue, FALSE, state)
             if status != MORE:
                 return status
             state[PROGRAM] = 0
@@ -265,17 +267,16 @@ def _offer_rows(runs, tail, words, out, queue, keys, waiting, undo, state):
 
 @kernel
 def settle(
-    programs, runs, tail, words, by_column, given, given_levels, queue, levels, counts, arranged,
-    out, keys, waiting, undo, state,
+    programs, runs, tail, words, by_column, first_rows, first_levels, queue, levels, counts,
+    arranged, out, keys, waiting, undo, state,
 ):  # fmt: skip
-    """Give rows their new levels: `given`, that wait already, by level, and what they lead to.
+    """Settle the first rows, which wait already and are sorted by level, and all they lead to.
 
-    Writes level and count beside each row of the queue. A given row may have got a lower level on
-    the way: it was queued then.
+    Writes level and count beside each row of the queue.
     """
     while True:
         if state[PROGRAM] == programs.shape[0]:
-            status = _next_level(given, given_levels, words, queue, keys, waiting, TRUE, state)
+            status = _next_level(first_rows, first_levels, words, queue, keys, waiting, TRUE, state)
             if status != MORE:
                 return status
             level = state[AT_LEVEL]

@@ -5,8 +5,8 @@ it is given. For a body A1..An the signed change is
 
     sum over i of   A1' .. A(i-1)'  dAi  A(i+1) .. An          (primed: after the epoch)
 
-where a negated atom takes part with its sign flipped. A row is inserted when its count leaves 0,
-and deleted when it reaches 0.
+where the change of a negated atom counts with the opposite sign. A row is inserted when its count
+leaves 0, and deleted when it reaches 0.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Counting(Strategy):
             assert (run.counts > 0).all(), f"{self._head} has rows that nothing derives"
 
     def _can_derive(self, joins: RuleJoins) -> bool:
-        """Return whether a rule is worth looking at."""
+        """Return whether a rule may derive anything."""
         return True
 
     def _apply(self, change: Tally) -> Delta:
@@ -155,7 +155,7 @@ class Counting(Strategy):
         return Delta(none, rows)
 
     def _copy_of(self, layer: Layer) -> StoredRelation | None:
-        """Return the relation that this one is a copy of, if it is: one rule, all columns alike."""
+        """Return the relation that this one copies, if it does: one rule, with the same columns."""
         if len(layer.rules) != 1 or self._columns[0] is None:
             return None
         other = self._catalog.relations[layer.rules[0].atoms[0].relation]
@@ -179,7 +179,7 @@ class Counting(Strategy):
         return self._relation.pack(np.ascontiguousarray(codes[list(columns)]))
 
     def _reader(self, driver: int | None) -> Reader:
-        """Read atoms before the driver as after the epoch, those behind it as before the epoch."""
+        """Atoms before the driver read the new version, those after it the old one."""
 
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             version = Version.NEW if driver is None or place < driver else Version.OLD

@@ -30,7 +30,7 @@ class OverBudgetError(Exception):
 
 
 class Elastic(Strategy):
-    """Maintains the relations of one recursive stratum."""
+    """Maintains the relations of one recursive layer."""
 
     name = "elastic"
 

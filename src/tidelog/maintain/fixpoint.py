@@ -1,8 +1,8 @@
-"""Semi-naive evaluation that counts: how a recursive stratum is bootstrapped.
+"""Semi-naive evaluation that counts derivations: how a recursive layer is bootstrapped.
 
-Each round joins the rules from the rows that the last round found. A row found for the
-first time in round l has level l, and its count is the number of rule instantiations that derive it
-in that round. Given rows are at level 0 and count once.
+Each round joins the rules from the rows that the last round found. A row that is first found in
+round l has level l, and its count is the number of rule instantiations that derive it in that
+round. Given rows have level 0 and count 1.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tidelog.store.run import (
 )
 from tidelog.store.versions import Version
 
-_ROUNDS_OUT_OF_USE = 3
-_MOST_OLDER = 4
-# During the rounds, level and count of a row are one number, its *tag*. Orders other than the
-# primary have none; updates build them again.
+_ROUNDS_OUT_OF_USE = 3  # after which an order is dropped
+_MOST_OLDER = 4  # runs of earlier rounds
+# During the rounds, level and count of a row are one number, and stored as its count. Other orders
+# than the primary one have neither; updates build them again.
 _COUNT_BITS = 40
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
 _BITMAP_BITS = 28  # 32 MB
@@ -42,7 +42,7 @@ _GROWTH = 2
 
 
 class Fixpoint:
-    """Fills the relations of a stratum, level by level."""
+    """Fills the relations of a layer, level by level."""
 
     def __init__(
         self, catalog: Catalog, joins: Sequence[RuleJoins], into: Mapping[str, StoredRelation]
@@ -51,7 +51,7 @@ class Fixpoint:
         self._joins = joins
         self._into = into
         self._fresh: dict[str, bool] = {}
-        """Whether the last run of a relation is what the last round found."""
+        """Whether the last run of a relation has the rows that the last round found."""
         self._level = 0
         self._sizes: list[int] = []
         self._seen: dict[str, NDArray[np.int64] | None] = {}
@@ -100,13 +100,13 @@ class Fixpoint:
             self._see(name, tally.rows)
             self._fresh[name] = len(tally) > 0
             if len(tally):
-                tags = tally.sums
-                assert tags.max() < 1 << _COUNT_BITS, f"more than 2**{_COUNT_BITS} derivations"
-                tags += self._level << _COUNT_BITS
-                relation.append_run(tally.rows, tags)
+                leveled = tally.sums
+                assert leveled.max() < 1 << _COUNT_BITS, f"more than 2**{_COUNT_BITS} derivations"
+                leveled += self._level << _COUNT_BITS
+                relation.append_run(tally.rows, leveled)
 
     def _without_known(self, name: str, rows: Words, sums: Sums) -> tuple[Words, Sums]:
-        """Return the rows that no round has found before."""
+        """Remove the rows that an earlier round has found."""
         n = rows.shape[1]
         seen = self._seen[name]
         if seen is not None:
@@ -121,7 +121,7 @@ class Fixpoint:
         return any(r == name and at == self._level for (r, _), at in self._last_use.items())
 
     def _drivers(self, joins: RuleJoins) -> Iterator[int | None]:
-        """Yield the atoms to start from: none in the first round, then those with new rows."""
+        """Yield the atoms to start from: None in the first round, later those with new rows."""
         if self._level == 1:
             yield None
             return
@@ -135,7 +135,7 @@ class Fixpoint:
         return [Run(self._into[joins.rule.atoms[driver].relation].primary.runs[-1].words)]
 
     def _reader(self, driver: int | None) -> Reader:
-        """Let atoms before the driver read older rows: then each instantiation is found once."""
+        """Atoms before the driver read only older rows, so each instantiation is found once."""
 
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             relation = self._into.get(atom.relation)
@@ -158,8 +158,8 @@ class Fixpoint:
     def _drop_orders(self, name: str, relation: StoredRelation) -> None:
         """Drop orders that are no longer used.
 
-        The first round reads all facts, and needs other orders than later rounds, which start from
-        the newest rows; and plans change with the sizes of relations.
+        The first round reads all rows. Later rounds start from the newest rows, and need other
+        orders. Plans also change with the sizes of relations.
         """
         if len(relation.indexes) == 1:
             return
@@ -169,7 +169,10 @@ class Fixpoint:
 
 
 def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
-    """Return a bit for each possible row, if there are not many: the fastest way to find rows."""
+    """Return an array with a bit for each possible row, unless there are too many.
+
+    It is the fastest way to find rows.
+    """
     bits = sum(domain.bits for domain in relation.domains)
     if relation.words > 1 or bits > _BITMAP_BITS:
         return None
@@ -177,9 +180,9 @@ def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
 
 
 def _finished(runs: list[Run]) -> list[Run]:
-    """Return the runs as one, with levels and counts apart; empties `runs` on the way.
+    """Return the runs as one, with levels and counts apart; empties `runs`.
 
-    Very large runs are not merged: all rows twice would take too much memory.
+    Very large runs are not merged: two copies of all rows would take too much memory.
     """
     if len(runs) > _MOST_OLDER:
         packed = _sorted_at_once(runs)
@@ -190,22 +193,22 @@ def _finished(runs: list[Run]) -> list[Run]:
         runs[:2] = [merge(runs[0], runs[1])]
     finished = []
     while runs:
-        finished.append(_untagged(runs.pop()))
+        finished.append(_split(runs.pop()))
     return sorted(finished, key=len, reverse=True)
 
 
-def _untagged(run: Run) -> Run:
+def _split(run: Run) -> Run:
     """Return the run with its levels and counts apart."""
-    tags = run.counts
-    assert tags is not None
+    leveled = run.counts
+    assert leveled is not None
     marks, counts = np.empty(len(run), np.int32), np.empty(len(run), np.int32)
-    if kernel.split_tags(tags, _COUNT_BITS, marks, counts):
+    if kernel.split_levels(leveled, _COUNT_BITS, marks, counts):
         return Run(run.words, marks, counts)
-    return Run(run.words, marks, tags & _COUNT_MASK)
+    return Run(run.words, marks, leveled & _COUNT_MASK)
 
 
 def _sorted_at_once(runs: Sequence[Run]) -> Run | None:
-    """Return all rows in one run by sorting them, where row, level and count fit one word."""
+    """Return all rows in one run, by sorting, if row, level and count fit one word."""
     if runs[0].words.shape[0] > 1:
         return None
     largest = np.zeros(3, np.int64)
@@ -218,13 +221,13 @@ def _sorted_at_once(runs: Sequence[Run]) -> Run | None:
     packed = np.empty((1, n), np.int64)
     start = 0
     for run in runs:
-        kernel.pack_tagged(
+        kernel.pack_levels(
             run.words, run.counts, _COUNT_BITS, level_bits, count_bits, packed[0], start
         )
         start += len(run)
     packed[0].sort()
     marks, counts = np.empty(n, np.int32), np.empty(n, np.int32)
-    kernel.unpack_tagged(packed[0], level_bits, count_bits, marks, counts)
+    kernel.unpack_levels(packed[0], level_bits, count_bits, marks, counts)
     return Run(packed, marks, counts)
 
 
@@ -237,8 +240,8 @@ def _merge_older(relation: StoredRelation) -> None:
 def _merge_runs(runs: list[Run]) -> None:
     """Merge runs so that few are left, each much smaller than the one before.
 
-    A join searches every run, so there must not be many. But some recursions find a handful of rows
-    in each of ten thousand rounds, and must not copy much more than that each time.
+    A join searches every run, so there must not be many. But some recursions find a few rows in
+    each of ten thousand rounds, and must not copy many more each time.
     """
     while len(runs) > 1 and (len(runs) > _MOST_OLDER or len(runs[-1]) * _GROWTH > len(runs[-2])):
         last = runs.pop()

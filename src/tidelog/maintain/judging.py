@@ -5,8 +5,8 @@
     failed(g) :  the groups of t whose sum has no value
     error(g)  :- failed(g), q(g), count(g, n), n < 2.
 
-As long as nothing has failed these relations are empty. So there is nothing to do, and neither
-plans nor orders are made.
+As long as nothing has failed, these relations are empty. Then there is nothing to do, and there are
+neither plans nor orders for them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Judging(Counting):
         catalog.failures[self._head] = self.failure
 
     def prepare(self) -> None:
-        """Prepare only the joins that look for failures: there is hardly ever another one."""
+        """Prepare only the joins that look for failures: the others are hardly ever needed."""
         for joins in self._joins:
             if joins.rule.on_failure is OnFailure.DERIVE:
                 for place in range(len(joins.rule.atoms)):
                     joins.prepare(place, PLAIN)
 
     def _can_derive(self, joins: RuleJoins) -> bool:
-        """Return whether each atom of the rule has rows; those deleted just now count as well."""
+        """Return whether each atom of the rule has rows, including those deleted in this epoch."""
         relations = self._catalog.relations
         return all(relations[atom.relation].stored for _, atom in joins.rule.positive)
 
@@ -78,7 +78,7 @@ class Judging(Counting):
 
 
 class Errors(Judging):
-    """Raises the error of a failure that nothing excuses. So the relation is always empty."""
+    """Raises the error of a failure that nothing excuses. So the relation is empty when committed."""
 
     name = "errors"
 
@@ -93,7 +93,7 @@ class Errors(Judging):
         self._raise_first(self._relation.rows())
 
     def update(self) -> Deltas:
-        """Check what has changed about failures."""
+        """Check new failures, and those that are no longer excused."""
         deltas = super().update()
         if self._head in deltas:
             self._raise_first(deltas[self._head].inserted)

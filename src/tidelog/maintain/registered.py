@@ -6,11 +6,11 @@
 - A *function of sets*: the sets are a relation of their own, maintained as `setof` is
   (maintain/sets.py); the function is called on each set that changes.
 
-Semigroups are maintained by scan trees (maintain/scans.py). Python is called for each group that
-changes, and for a sum once for each changed row.
+Semigroups are maintained by scan trees (maintain/scans.py). The functions are called for each group
+that changes, and for sums once for each changed row.
 
-A function may fail in a group, and something may excuse it (plan/failure_rules.py). Such a group
-has no result row, and is added up from its rows when it changes.
+A function may fail in a group, and something may excuse the failure (plan/failure_rules.py). Such a
+group has no result row. When it changes, it is added up again from all its rows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tidelog.values.algebra import Group, SetFunction
 
 
 class Registered(FromRows):
-    """What the aggregates of Python functions have in common."""
+    """A base class of aggregates that call Python functions."""
 
     def _value(self, rows: Array) -> int:
-        """Return the aggregate of a group's rows; a function of sets has one, its set."""
+        """Return the aggregate of a group's rows; a function of sets has one row, the set."""
         aggregation = self._aggregation
         assert aggregation.target is not None
         group = rows[list(aggregation.group), 0].tolist()
@@ -41,7 +41,7 @@ class Registered(FromRows):
 
 
 class SetFunctions(Registered):
-    """Maintains a function of the sets of groups."""
+    """Maintains a function of the set of each group."""
 
     name = "set function"
     why = "the function is called on each set that changes"

@@ -1,4 +1,4 @@
-"""The level repair: how a recursive stratum is updated.
+"""The level repair: how a recursive layer is updated.
 
 Levels are shortest hyperpath lengths, and are repaired as such:
 
@@ -44,7 +44,7 @@ Levels = NDArray[np.int64]
 
 
 class Repair:
-    """One update of a stratum."""
+    """One update of a layer."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Repair:
         self._joins = joins
         self._relations = relations
         self._pace = pace
-        # Where no rule has two atoms of the stratum, nothing but the driver reads the rows of a
-        # bucket above level 0. They need no flags, and are written all at once when all is known.
+        # If no rule has two atoms of the layer, only the driver reads the rows of a bucket above
+        # level 0. They need no flags, and are all written at the end.
         self._is_linear = all(
             sum(atom.relation in relations for atom in rule_joins.rule.atoms) <= 1
             for rule_joins in joins
@@ -317,7 +317,7 @@ class Repair:
 
         Inserted rows of lower relations belong to the first bucket. An instantiation with such a
         row is new, whatever its other rows were before. So it is found from the first of these
-        rows (`from_lower`), not from a row of the stratum whose level decreases.
+        rows (`from_lower`), not from a row of the layer whose level decreases.
         """
 
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
@@ -343,7 +343,7 @@ class Repair:
     # --- walking ---
 
     def _recursive_joins(self) -> list[tuple[RuleJoins, int]]:
-        """Return the rules with an atom of the stratum, and the place of that atom."""
+        """Return the rules with an atom of the layer, and the place of that atom."""
         return [
             (joins, place)
             for joins in self._joins

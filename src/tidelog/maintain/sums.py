@@ -4,13 +4,13 @@ They form an Abelian group: a deletion subtracts what an insertion has added.
 
     count' = count + |inserted| - |deleted|         sum' = sum + sum(inserted) - sum(deleted)
 
-Both are stored exactly for every group (store/accumulators.py), beside the result rows, and the
-result is computed from them: rounded once, if it is a float. So a change costs its own size,
-however large the groups are, and the result does not depend on earlier rows.
+Both are stored exactly for every group (store/accumulators.py), beside the result rows. The result
+is computed from them, and rounded once if it is a float. So the cost of a change is proportional to
+its size, not to that of its groups, and the result does not depend on the history.
 
-A sum of whole numbers that leaves the range of its type has no value. Where something may excuse
-that, the group becomes a row of another relation, from which the errors are derived
-(plan/failure_rules.py); otherwise it is an error at once. The exact sum is stored in any case.
+A sum of whole numbers outside the range of its type has no value. If something may excuse that, the
+group becomes a row of another relation, from which errors are derived (plan/failure_rules.py).
+Otherwise it is an error at once. The exact sum is stored in any case.
 
 `Siblings` maintains several aggregates of the same rows and groups together.
 """
@@ -57,7 +57,8 @@ class Sums(Aggregate):
         self._result.attached.extend(dict.fromkeys(sums for _, sums in parts))
         self._domains = self._result.domains[len(aggregation.group) :]
         self._limited = [pair for pair in parts if operation_of(pair[0]).may_overflow]
-        # Only the view that copies the result stores its rows. The sums give the old rows.
+        # If a view only copies the result, only the view stores the rows. Old rows come from the
+        # sums.
         self._stores_rows = not catalog.is_only_copied(aggregation.result)
         if not self._stores_rows:
             catalog.passed_on.append(self._result)
@@ -74,7 +75,7 @@ class Sums(Aggregate):
         self.choice = BOOTSTRAP
 
     def restored(self) -> None:
-        """Add up the groups again if the files, of an older release, have only their results."""
+        """Add up the groups again if the files are from an older release and have only results."""
         if self._sums.is_kept:
             return
         self._sums.clear()
@@ -178,7 +179,7 @@ class Sums(Aggregate):
         return found
 
     def _add(self, columns: Array, first: int | None) -> tuple[Array, Array]:
-        """Add the first rows to their groups, all without a number, and subtract the others.
+        """Add the first rows to their groups and subtract the others; None adds all.
 
         Returns the result rows to delete and those to insert, as ordinals.
         """
@@ -191,14 +192,14 @@ class Sums(Aggregate):
         return deleted, inserted
 
     def _refuse_overflow(self) -> None:
-        """Raise an error if a group of this epoch has no value, and nothing could excuse that."""
+        """Raise an error if a group of this epoch has no value and nothing could excuse that."""
         if self._failed is None:
             for part, sums in self._limited:
                 if sums.some_overflow:
                     raise self._overflow(sums.touched_overflowing()[:, 0], part, sums)
 
     def _some_overflow(self) -> bool:
-        """Return whether this epoch has touched a group that has no value now."""
+        """Return whether a group that this epoch has touched has no value now."""
         return any(sums.some_overflow for _, sums in self._limited)
 
     def failure(self, row: Array) -> EvaluationError:
@@ -229,8 +230,7 @@ class Siblings(Sums):
         result(g, n, s, m)  :  n = count, s = sum x, m = mean x   over the rows of g
 
     The results of a group are one row, which changes when any of them changes (plan/siblings.py).
-    So there is one relation and no join; and where the rule only copies it, only the view stores
-    the rows.
+    So there is one relation and no join. If the rule only copies it, only the view stores the rows.
     """
 
     state = "one support count a group for all, and one sum for each column"

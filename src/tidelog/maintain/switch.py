@@ -30,7 +30,7 @@ class Verdict:
 
 
 class Switch:
-    """Learns what bootstraps and updates of one stratum cost."""
+    """Learns what bootstraps and updates of one layer cost."""
 
     def __init__(self) -> None:
         self.bootstrap_seconds = 0.0

@@ -1,7 +1,7 @@
 """The past of a durable database, from its log.
 
 A view at epoch e has the current rows, without those inserted since, and with those deleted since.
-Both are in the log. So looking back costs reading the log since then, and a copy of the view.
+Both are in the log. So the cost is that of reading the log since then and copying the view.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def past_relation(
     now = current.ordinals(current.rows(Version.OLD))
     changes = [part.ordinals() for _, part in view_parts(name, records)]
     inserted, deleted = net_change(changes) if changes else (now[:, :0], now[:, :0])
-    # Deleted rows may be wider than all that are left.
+    # Deleted rows may have values outside the range of the current ones.
     for low, high, domain in extremes(deleted, domains):
         domain.widen(low, high)
     past = StoredRelation(name, domains)
@@ -49,7 +49,7 @@ def view_parts(name: str, records: Iterable[EpochRecord]) -> Iterator[tuple[int,
 
 
 def check_retained(epoch: int, oldest: int, newest: int) -> None:
-    """Raise UsageError for an epoch that does not exist yet, or is not retained any more."""
+    """Raise UsageError for an epoch that does not exist yet, or is no longer retained."""
     if epoch > newest:
         raise UsageError(f"there is no epoch {epoch} yet: the last one is {newest}")
     if epoch < oldest:

@@ -1,6 +1,6 @@
 """An aggregate becomes relations: its source, its result, and the groups that its rule reads.
 
-plan/lower.py shows them by an example. Several aggregates over the same rows are lowered together
+plan/lower.py has an example. Several aggregates over the same rows are lowered together
 (plan/siblings.py).
 """
 
@@ -28,23 +28,23 @@ from tidelog.values.algebra import SetFunction
 from tidelog.values.types import Kind, Type, set_type
 
 NEUTRAL: dict[str, Any] = {"count": 0, "sum": 0, "total": 0.0, "setof": frozenset(), "concat": ""}
-"""The values of aggregates over no rows. The others have none."""
+"""The values of aggregates over no rows. Other aggregates have no value then."""
 
 
 @dataclass(frozen=True)
 class Noted:
-    """Where a rule fails it derives `relation(args)`, for another rule to judge."""
+    """Where a rule fails, it derives `relation(args)`, and another rule decides what follows."""
 
     relation: str
     args: tuple[p.Var, ...]
 
 
 Fate: TypeAlias = OnFailure | Noted
-"""What becomes of a failure in the body of a rule."""
+"""What to do with a failure in the body of a rule."""
 
 
 class Lowering(Protocol):
-    """The lowering of the whole program, as far as that of an aggregate needs it."""
+    """The part of the program's lowering that the lowering of an aggregate uses."""
 
     relations: dict[str, tuple[Type, ...]]
     aggregations: dict[str, Aggregation]
@@ -53,7 +53,7 @@ class Lowering(Protocol):
     judging: set[str]
     """The relations that have rows only where something has failed."""
     groups: dict[str, str]
-    """For each relation of computed groups, the relation of the groups a recursion wants."""
+    """For each relation of computed groups, the relation of the groups that a recursion wants."""
 
     def fresh_relation(self, hint: str, types: Sequence[Type]) -> str:
         """Add a relation with a new name, and return the name."""
@@ -67,16 +67,16 @@ class Lowering(Protocol):
         span: Span | None,
         fate: Fate = OnFailure.RAISE,
     ) -> None:
-        """Lower one rule; `fate` is what becomes of failures in its body."""
+        """Lower one rule; `fate` says what to do with failures in its body."""
 
     def projection(self, relation: str, columns: tuple[int, ...]) -> str:
         """Return the relation that holds some columns of another."""
 
     def stratum_of(self, relation: str) -> frozenset[str]:
-        """Return the relations that depend on each other with this one, if it is recursive."""
+        """Return the recursive stratum of a relation; empty if it is not recursive."""
 
     def is_recursive(self, literals: Iterable[p.Literal]) -> bool:
-        """Return whether literals read the recursion that the rule at hand is part of."""
+        """Return whether literals read the recursion that the current rule is part of."""
 
 
 class AggregateLowering:
@@ -95,26 +95,26 @@ class AggregateLowering:
         self._body = body
         self._reduce = reduce
         self._replaced: tuple[p.Reduce, ...] = (reduce,)
-        """The literals of the rule that the atom replaces."""
+        """The literals that the atom replaces in the rule."""
         self._head = head
         self._text = text
         self._span = span
         self.failed: str | None = None
-        """The relation of the groups without a value; None if these cannot be, or are errors."""
+        """The relation of the groups without a value; None if none, or all are errors."""
         self.spoilt: str | None = None
-        """The relation of the groups in which the braces fail; None as above."""
+        """The relation of the groups in which something in the braces fails; None likewise."""
 
     def atom(self, *, excusable: bool, excuses: Sequence[p.Literal] | None) -> p.Atom:
         """Add the relations of the aggregate, and return the atom that replaces it in the rule.
 
         If its failures are `excusable`, there is a relation of the groups in which it has failed.
-        What fails in the braces is an error at once if the groups that are computed fulfil all
-        `excuses`. If these are None it never is.
+        A failure in the braces is an error at once if the computed groups satisfy all `excuses`. It
+        never is if `excuses` is None.
         """
         reduce = self._reduce
         types = dict(self._all_types())
         group = tuple(p.Var(name, types[name]) for name in reduce.group)
-        # A failure counts only in groups that the rule reads, so they limit what can fail.
+        # Only failures in groups that the rule reads count, so only these are computed.
         may_fail = self._body_may_fail((reduce.target,))
         needs_wanted = self._needs_outer() or may_fail
         algebra = None if reduce.registered is None else reduce.registered.algebra
@@ -131,7 +131,7 @@ class AggregateLowering:
         target = None if reduce.target is None else columns[-1]
         target_type = None if reduce.target is None else reduce.target.type
         if isinstance(algebra, SetFunction):
-            # The set is maintained like that of `setof`; the function is called on the result.
+            # The set is maintained as for `setof`, and the function is called on it.
             source, target_type = self._sets(group, source, columns)
             columns = tuple(range(len(group) + 1))
             target = len(group)
@@ -155,8 +155,8 @@ class AggregateLowering:
     ) -> None:
         """Count the distinct values of a group: the rows of a projection to (group, value).
 
-        The projection counts how many rows of the source have each value, and deletes a value with
-        the last of them.
+        The projection counts how many rows of the source have each value. It deletes a value when
+        the last of them is deleted.
         """
         reduce = self._reduce
         group = columns[: len(reduce.group)]
@@ -197,9 +197,9 @@ class AggregateLowering:
         fulfilled: Sequence[p.Literal],
         excuses: Sequence[p.Literal] | None,
     ) -> None:
-        """Add the relation of the groups in which the braces fail, unless that is an error at once.
+        """Add the relation of groups in which the braces fail, unless that is an error at once.
 
-        It is if the groups fulfil all that could excuse the failure.
+        It is one if the groups satisfy all that could excuse the failure.
         """
         if excuses is not None and _are_among(excuses, fulfilled):
             return
@@ -208,7 +208,7 @@ class AggregateLowering:
         self._whole.judging.add(self.spoilt)
 
     def _source_fate(self, group: tuple[p.Var, ...]) -> Fate:
-        """Return what becomes of a failure in the braces."""
+        """Return what to do with a failure in the braces."""
         return OnFailure.RAISE if self.spoilt is None else Noted(self.spoilt, group)
 
     def _needs_outer(self) -> bool:
@@ -224,13 +224,14 @@ class AggregateLowering:
     def _wanted(
         self, group: tuple[p.Var, ...], *, sourced: bool
     ) -> tuple[str, Sequence[p.Literal]]:
-        """Return the relation of the groups that the rest of the rule asks for.
+        """Return the relation of the groups that the rest of the rule reads.
 
-        And the literals that these groups fulfil. The source reads the relation if the aggregate is
-        `sourced` from it.
+        And the literals that these groups satisfy. `sourced` says whether the source of the
+        aggregate reads the relation.
         """
         needed = {v.name for v in group}
-        # More groups than the rule reads do no harm, so it is tried without the recursion first.
+        # More groups than necessary do no harm, so the atoms of the recursion are left out if
+        # possible.
         kept: Sequence[p.Literal] = ()
         for left_out in (self._whole.stratum_of(self._head), frozenset[str]()):
             kept, bound = self._runnable(left_out, ())
@@ -241,22 +242,22 @@ class AggregateLowering:
         feeds = sourced and self._whole.is_recursive(kept)
         match kept:
             case [p.Atom(relation, args, negated=False)] if args == group and not feeds:
-                return relation, kept  # it is there already
+                return relation, kept  # it exists already
         name = self._whole.fresh_relation(f"{self._head}@wanted", types)
         read = name
-        if feeds:  # the recursion must not depend on what it wants: see GroupedRecursion
+        if feeds:  # the recursion must not depend on what it wants (GroupedRecursion)
             read = self._whole.fresh_relation(f"{self._head}@groups", types)
             self._whole.groups[read] = name
-        # The rule itself has the same literals, and decides whether their failures are errors.
+        # The rule itself has the same literals. It decides whether their failures are errors.
         self._whole.add_rule(name, group, tuple(kept), self._text, self._span, OnFailure.SKIP)
         return read, kept
 
     def _without_doubtful(
         self, left_out: frozenset[str], kept: Sequence[p.Literal], needed: set[str]
     ) -> Sequence[p.Literal]:
-        """Return the literals without those that may fail, and aggregates, unless they are needed.
+        """Drop literals that may fail, and aggregates, unless a group needs them.
 
-        If what binds a group fails there is no group. But another failure must not hide it.
+        If what binds a group fails, there is no group. But no other failure may hide a group.
         """
         aggregates = [literal for literal in kept if isinstance(literal, p.Reduce)]
         others = [x for x in kept if not isinstance(x, p.Reduce) and can_fail(x)]
@@ -271,7 +272,7 @@ class AggregateLowering:
     def _runnable(
         self, left_out: frozenset[str], dropped: Sequence[p.Literal]
     ) -> tuple[list[p.Literal], set[str]]:
-        """Return the literals that can do without this aggregate, and what they bind."""
+        """Return the literals that do not need this aggregate, and the variables that they bind."""
         bound: set[str] = set()
         kept: list[p.Literal] = []
         moved = True
@@ -354,7 +355,7 @@ class AggregateLowering:
         wanted: str,
         reduces: tuple[p.Reduce, ...],
     ) -> str:
-        """Add and return the relation that has neutral elements for groups without rows."""
+        """Add a relation with neutral elements for groups without rows, and return its name."""
         span = self._reduce.span
         values = tuple(p.Var(f"%value{i}", r.result.type) for i, r in enumerate(reduces))
         row = (*group, *values)
@@ -379,7 +380,7 @@ class AggregateLowering:
 
 
 def joined(reduces: tuple[p.Reduce, ...]) -> str:
-    """Return the hint for the name of a relation with the results of several aggregates."""
+    """Return the start of the name of a relation with the results of several aggregates."""
     return "+".join(reduce.op for reduce in reduces)
 
 
@@ -423,7 +424,7 @@ def _can_run(literal: p.Literal, bound: set[str]) -> bool:
 
 
 def may_fail(reduce: p.Reduce) -> bool:
-    """Return whether the aggregate has no value for some rows: it overflows, or Python raises."""
+    """Return whether an aggregate may have no value: it overflows, or its function raises."""
     is_limited = reduce.op == "sum" and reduce.result.type.kind is not Kind.FLOAT
     return is_limited or reduce.registered is not None
 

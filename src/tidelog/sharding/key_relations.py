@@ -1,17 +1,17 @@
 """The relations that keyed upserts need beside a program's own.
 
-An upsert replaces the row with the same key, so somebody must find that row, at a cost that follows
-the change. Rules do it: for each relation R that is upserted, the program gets
+An upsert replaces the row with the same key. That row has to be found, at a cost proportional to
+the change. Rules do this: for each relation R that is upserted, the program gets
 
     tidelog_keys_R(keys)            normally empty; the keys to look up
     tidelog_replaced_R(columns)     the rows of R that have these keys
     tidelog_sequence_R(keys, at)    the last sequence of each key, also of deleted ones
     tidelog_known_R(keys, at)       the last sequence of the keys to look up
 
-the last two only if there is a sequence. `KernelEngine.probe` asks the rules. The text of the
-program has the declarations, so a stored state tells which relations it has.
+The last two exist only if there is a sequence. `KernelEngine.probe` evaluates the rules. They are
+in the text of the program, so a stored state tells which relations it has.
 
-In shards, keys and sequences are whole in every shard, and replaced rows are where R's rows are:
+With shards, every shard has all keys and sequences, and replaced rows are where the rows of R are:
 the old row of a key may be in another shard than the new one.
 """
 

@@ -6,7 +6,7 @@ variant is assumed to be possible until one of its rules turns out to be impossi
 are chosen from the last stratum down to the first. A relation for which other relations have
 already chosen a variant gets no other one.
 
-Sizes are not known at this point: every relation counts as one.
+The sizes of relations are not known at this point, so all count the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidelog.sharding.sharding import SCATTERED, Grid, NotSharded, Partitioning,
 from tidelog.values.types import Kind
 
 _MERGING = 0.05  # cost of counting the copies of scattered rows
-_MOST_VARIANTS = 4000  # considered for a relation: a box of shards multiplies them
+_MOST_VARIANTS = 4000  # considered for a relation; a box of shards has many
 _ROUNDS = 4  # of estimating costs in a recursive stratum
 _NOT_HASHED = (Kind.RECORD, Kind.SET)
 

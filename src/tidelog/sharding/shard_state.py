@@ -2,8 +2,8 @@
 
 There is a snapshot, and for each later epoch a record of the given rows that changed. Each file is
 written once, under a unique name, and is valid when a committed `ShardRef` names it. So several
-processes can do the same epoch, and the one whose files are named has done it. There is no
-manifest, no growing log and no lock here.
+processes can run the same epoch: the commit names the files of one of them. There is no manifest,
+no growing log and no lock here.
 
 A shard in memory knows the last record that it has applied. If a `ShardRef` names that record, the
 shard catches up by the records after it. If not, the shard is dropped and opened from its files.
@@ -92,11 +92,11 @@ class ShardDone:
     given: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The numbers of inserted and deleted given rows of each relation."""
     bootstrapped: bool = False
-    """Whether any stratum was re-evaluated."""
+    """Whether any layer was re-evaluated."""
 
 
 class _Journal(NoObserver):
-    """Has each epoch recorded before it is committed."""
+    """Calls `record` for each epoch before it is committed."""
 
     def __init__(self, record: Callable[[], None]) -> None:
         self._record = record
@@ -122,7 +122,7 @@ class Shard:
 
     @property
     def ref(self) -> ShardRef:
-        """The files that have this state."""
+        """The files with this state."""
         assert self._ref is not None
         return self._ref
 
