@@ -198,7 +198,7 @@ def test_a_relation_of_the_same_name() -> None:
     [
         ("p(x) :- x = letters v : { r(v, _) }.", "`letters` takes a `symbol`, but `v` is"),
         ('p(x) :- x = letters "a" : { r(_, x) }.', "`letters` gives"),
-        ("p(x) :- x = letters : { r(_, _) }.", "`letters` does not say of what"),
+        ("p(x) :- x = letters : { r(_, _) }.", "`letters` needs something to aggregate"),
         ("p(letters(1)) :- r(_, _).", "an aggregate is written `letters x : { conditions }`"),
     ],
 )

@@ -84,7 +84,7 @@ class EngineState:
             epoch,
             [(domain.bias, domain.bits) for _, domain in numbers.values()],
             relations,
-            [(type_, table, len(table)) for type_, table in catalog.codec.dictionaries()],
+            [(type_, entries, len(entries)) for type_, entries in catalog.codec.dictionaries()],
             [(layer.relations, s.name, dict(s.statistics())) for layer, s in self._strategies],
         )
 
@@ -263,18 +263,18 @@ def _restore_domains(catalog: Catalog, saved: SavedSnapshot) -> None:
 def _restore_dictionaries(codec: Codec, saved: SavedSnapshot, arrays: Arrays) -> None:
     """Restore the dictionaries: sets now, symbols and records when they are first needed."""
     parts: dict[Type, list[SavedEntries]] = {}
-    for table in saved.dictionaries:
-        if table.type.kind is Kind.SET:
-            restore_entries(codec, table.read(arrays))
-        elif table.count:
-            parts.setdefault(table.type, []).append(table)
+    for part in saved.dictionaries:
+        if part.type.kind is Kind.SET:
+            restore_entries(codec, part.read(arrays))
+        elif part.count:
+            parts.setdefault(part.type, []).append(part)
     for type_, held in parts.items():
-        size = sum(table.count for table in held)
+        size = sum(part.count for part in held)
         codec.dictionary(type_).keep(size, partial(_read_pieces, held, arrays))
 
 
 def _read_pieces(parts: Sequence[SavedEntries], arrays: Arrays) -> Pieces:
-    return pieces([table.read(arrays) for table in parts])
+    return pieces([part.read(arrays) for part in parts])
 
 
 def _run(saved: SavedRun, arrays: Arrays, rows_only: bool) -> Run:

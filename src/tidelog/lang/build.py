@@ -1,9 +1,9 @@
 # ruff: noqa: D102 -- the methods of Builder are named after the rules of grammar.lark
 """The parser's raw tree becomes syntax nodes.
 
-Terms and formulas share one grammar, so this is where `edge(x, y)` turns into an atom in the body
-of a rule and into a functor call inside an expression, and where constructs that Tidelog does not
-have are refused by name.
+Terms and formulas share one grammar. So this is where `edge(x, y)` becomes an atom in the body of a
+rule, and a functor call in an expression. Constructs that Tidelog does not have are refused here,
+by name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESCAPES = {
     '"': '"', "'": "'", "\\": "\\", "a": "\a", "b": "\b",
     "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
 }  # fmt: skip
-_ORDER = "its values would depend on the order of work: number the rows when you load them"
+_ORDER = "its values would depend on the order of evaluation: number the rows when you load them"
 _T = TypeVar("_T")
 
 
@@ -35,7 +35,7 @@ _STRENGTH = {
 
 
 class Refused(Exception):
-    """A construct was refused and reported: the statement that contains it is skipped."""
+    """A construct was refused and reported; the statement that contains it is skipped."""
 
 
 class Builder(Transformer[Token, Any]):
@@ -174,7 +174,7 @@ class Builder(Transformer[Token, Any]):
         return term
 
     def _climb(self, chain: list[Any], least: int) -> s.Term:
-        """Take an operand and the operators behind it that bind at least as strongly as `least`."""
+        """Take an operand and the operators after it that bind at least as strongly as `least`."""
         left = self._operand(chain)
         while chain and _STRENGTH[chain[-1].type] >= least:
             operator = chain.pop()
@@ -184,7 +184,7 @@ class Builder(Transformer[Token, Any]):
         return left
 
     def _operand(self, chain: list[Any]) -> s.Term:
-        """Take a term with the signs before it; they bind weaker than `^` behind it."""
+        """Take a term with the signs before it; they bind less strongly than a `^` after it."""
         item = chain.pop()
         if not isinstance(item, Token):
             term: s.Term = item
@@ -241,7 +241,7 @@ class Builder(Transformer[Token, Any]):
         return self.condition(children, span) if isinstance(children[0], s.Call) else children[0]
 
     def branch(self, children: list[Any], span: Span) -> s.Term:
-        raise self._refuse(f"the ADT branch `${children[1]}` is", span, "records are: `[a, b]`")
+        raise self._refuse(f"the ADT branch `${children[1]}` is", span, "use a record: `[a, b]`")
 
     def counter(self, children: list[Any], span: Span) -> s.Term:
         raise self._refuse("the counter `$` is", span, _ORDER)
@@ -269,7 +269,7 @@ class Builder(Transformer[Token, Any]):
     def qualifiers(self, children: list[Token], span: Span) -> tuple[Token, ...]:
         for token in children:
             if token == "eqrel":
-                # Not raised: the relation is declared all the same, so its rules are still checked.
+                # Not raised: the relation is still declared, so that its rules are checked.
                 self._refuse(
                     "the qualifier `eqrel` is",
                     self._token_span(token),

@@ -1,4 +1,4 @@
-"""Signs and words of other languages: reported with what Tidelog writes, then read as that.
+"""Signs and words of other languages: reported with Tidelog's own ones, then read as those.
 
 `==`, `<>`, `not`, 'text' and `% comment` are written by people who also write SQL, Prolog or
 Python. The meaning is clear, so the token is replaced and the rest of the rule is still checked. A
@@ -33,7 +33,7 @@ _OR = "alternatives are separated by `;`"
 _EQUAL = "equality is written `=`"
 _UNEQUAL = "inequality is written `!=`"
 
-# What stands at a place -> the token that Tidelog has for it, and the help.
+# The text in the program -> the token that Tidelog has for it, and the help.
 _COMPARISONS = {
     "==": ("EQUAL", "=", _EQUAL),
     "=:=": ("EQUAL", "=", _EQUAL),
@@ -78,7 +78,7 @@ _BETWEEN_VALUES = {
     "mod": ("PERCENT", "%", "the remainder is written `%`"),
     "div": ("SLASH", "/", "division is written `/`"),
 }
-_Table = dict[str, tuple[str, str, str]]
+_Replacements = dict[str, tuple[str, str, str]]
 _KNOWN = frozenset().union(
     _COMPARISONS, _IN_BODY, _AFTER_HEAD, _BETWEEN_CONDITIONS, _BEFORE_CONDITION, _BETWEEN_VALUES
 )
@@ -188,7 +188,7 @@ def _starts_comment(tokens: list[Token], i: int, previous: Token | None, place: 
         fresh = previous.line != token.line or previous.type in ("RPAR", "IDENT")
     if token.type == "MINUS" and tokens[i + 1 : i + 2] == ["-"] and _touch(tokens, i):
         return fresh
-    # Behind a value `%` is the remainder; nothing else can be left of it.
+    # After a value, `%` is the remainder.
     return token.type == "PERCENT" and (fresh or not ends_value(previous))
 
 
@@ -199,11 +199,11 @@ def _replacement(
     for width in (3, 2, 1):
         written = _written(tokens, i, width)
         if written not in _KNOWN and written not in _STRAY_HINTS:
-            continue  # as nearly always
+            continue  # the usual case
         following = tokens[i + width] if i + width < len(tokens) else None
-        for table in _tables(previous, following, place):
-            if written in table:
-                type_, text, hint = table[written]
+        for known in _replacements(previous, following, place):
+            if written in known:
+                type_, text, hint = known[written]
                 return tokens[i].update(type=type_, value=text), width, hint
         if width > 1 and written in _STRAY_HINTS and (written == "?-" or not place.in_directive):
             merged = tokens[i].update(type="STRAY", value=written)
@@ -227,25 +227,27 @@ def _touch(tokens: list[Token], i: int) -> bool:
     return tokens[i].end_pos == tokens[i + 1].start_pos
 
 
-def _tables(previous: Token | None, following: Token | None, place: _Statement) -> list[_Table]:
-    """Return the tables that apply between the two tokens."""
+def _replacements(
+    previous: Token | None, following: Token | None, place: _Statement
+) -> list[_Replacements]:
+    """Return the replacements that apply between the two tokens."""
     if place.in_directive:
         return []
-    tables = [_COMPARISONS]
+    found = [_COMPARISONS]
     starts = following is not None and following.type in ("IDENT", "BANG", "LPAR")
     if place.has_if:
-        tables.append(_IN_BODY)
+        found.append(_IN_BODY)
     if previous is not None and previous.type in ("RPAR", "RSQB") and starts:
-        tables.append(_BETWEEN_CONDITIONS)
+        found.append(_BETWEEN_CONDITIONS)
         if not place.has_if and place.depth == 0:
-            tables.append(_AFTER_HEAD)
+            found.append(_AFTER_HEAD)
     if not ends_value(previous) and following is not None and following.type == "IDENT":
-        tables.append(_BEFORE_CONDITION)
+        found.append(_BEFORE_CONDITION)
     if ends_value(previous) and following is not None and _starts_value(following):
-        tables.append(_BETWEEN_VALUES)
+        found.append(_BETWEEN_VALUES)
         if starts and place.has_if:
-            tables.append({word: _BETWEEN_CONDITIONS[word] for word in ("and", "or")})
-    return tables
+            found.append({word: _BETWEEN_CONDITIONS[word] for word in ("and", "or")})
+    return found
 
 
 def _starts_value(token: Token) -> bool:

@@ -1,8 +1,8 @@
 """Text becomes tokens, and words get the role that their neighbours give them.
 
 `total`, `setof` and `concat` are Tidelog's own aggregates, but programs written for Soufflé may
-well have a relation or a variable called `total`. So no aggregate or qualifier is a reserved word:
-a word is an aggregate when what follows can only follow an aggregate.
+have a relation or a variable called `total`. So no aggregate or qualifier is a reserved word. A
+word is an aggregate if what follows can only follow an aggregate.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def tokenize(
 ) -> tuple[list[Token], tuple[Comment, ...]]:
     """Return the tokens and the comments of `source`.
 
-    `registered` are names of further aggregates. They are not reserved words, either.
+    `registered` are names of further aggregates, which are not reserved words either.
     """
     preprocessed = preprocess(source, diagnostics)
     _comments.clear()
@@ -90,7 +90,7 @@ def _move_to_source(token: Token, preprocessed: Preprocessed) -> None:
 
 
 def _give_roles(tokens: list[Token], aggregates: Set[str]) -> list[Token]:
-    """Return the tokens with aggregates and qualifiers told apart from other names."""
+    """Return the tokens, with aggregates and qualifiers distinguished from other names."""
     out: list[Token] = []
     in_directive = in_declaration = after_columns = False
     targets: list[int] = []  # the depths at which an aggregate waits for its colon
@@ -115,7 +115,7 @@ def _give_roles(tokens: list[Token], aggregates: Set[str]) -> list[Token]:
             if is_qualifier and not starts_rule(tokens, i):
                 out.append(token.update(type="QUALIFIER"))
                 continue
-            # In `sum max(x, 0) : {..}` the functor is a part of what the aggregate waits for.
+            # In `sum max(x, 0) : {..}` the functor is part of the aggregate's target.
             is_target = bool(targets) and targets[-1] == depth
             if token in aggregates and not is_target and _is_aggregate(tokens, i, in_directive):
                 out.append(token.update(type="AGGREGATE"))
@@ -135,7 +135,7 @@ def _is_aggregate(tokens: list[Token], i: int, in_directive: bool) -> bool:
     if follower == "COLON" or follower in OPERANDS:
         return True
     if follower in ("MINUS", "BNOT", "LNOT", "LSQB"):
-        # `min -x : {..}`, told from `min - x` by the colon that closes the target.
+        # `min -x : {..}` differs from `min - x` by the colon after the target.
         return _colon_follows(tokens, i + 1)
     if follower != "LPAR":
         return False
@@ -146,7 +146,7 @@ def _is_aggregate(tokens: list[Token], i: int, in_directive: bool) -> bool:
 def _colon_follows(tokens: list[Token], start: int) -> bool:
     """Return whether the expression that starts at `start` ends in `: {` or `: name(`.
 
-    Parentheses with a comma in them hold the arguments of a functor or of an atom.
+    Parentheses with a comma in them enclose the arguments of a functor or an atom.
     """
     depth = 0
     first_closed = tokens[start].type != "LPAR"

@@ -1,7 +1,7 @@
 """What a syntax error says.
 
-The parser only knows that a token did not fit. Here that place is compared with the mistakes people
-make, in the order of `_MISTAKES`: each function looks at the place and either explains it or
+The parser only knows that a token did not fit. That place is compared here with the mistakes that
+people make, in the order of `_MISTAKES`. Each function looks at the place, and explains it or
 returns None. If none of them explains it, the token is "not expected here".
 """
 
@@ -60,7 +60,7 @@ _RULE = "a rule is written `head :- body.`"
 class Mistake:
     """What is wrong, where, and where parsing can continue.
 
-    Without `resume`, that is after the statement, whose end is looked for from `skip_from` on.
+    Without `resume`, it continues after the statement, whose end is searched from `skip_from` on.
     """
 
     message: str
@@ -98,7 +98,7 @@ class ErrorPlace:
 
     @property
     def following(self) -> Token | None:
-        """Return the token behind it."""
+        """Return the token after it."""
         after = self.position + 1
         return self.tokens[after] if after < len(self.tokens) else None
 
@@ -139,15 +139,15 @@ class ErrorPlace:
         return self.token is None or begins_statement(self.tokens, self.start, self.position)
 
     def span(self, token: Token) -> Span:
-        """Return where `token` stands."""
+        """Return the position of `token`."""
         return span_of(self.source, token)
 
     def here(self) -> Span:
-        """Return where the token that did not fit stands; at the end, behind the last one."""
-        return self.span(self.token) if self.token is not None else self.behind()
+        """Return the position of the token that did not fit; at the end, after the last one."""
+        return self.span(self.token) if self.token is not None else self.after()
 
-    def behind(self) -> Span:
-        """Return the place right behind the previous token."""
+    def after(self) -> Span:
+        """Return the position right after the previous token."""
         span = self.span(self.tokens[self.position - 1])
         return Span(self.source, span.end_line, span.end_column, span.end_line, span.end_column + 1)
 
@@ -194,12 +194,12 @@ def explain(place: ErrorPlace) -> Mistake:
         hint = _END_OF_STATEMENT if place.is_rule else _expected(place)
         message = f"this {what} is not complete"
         resume = place.position
-        return Mistake(message, place.behind(), hint, code="unexpected-end", resume=resume)
+        return Mistake(message, place.after(), hint, code="unexpected-end", resume=resume)
     return Mistake(f"`{place.token}` is not expected here", place.here(), _expected(place))
 
 
 def _expected(place: ErrorPlace) -> str | None:
-    """Return what could stand here, if that is short enough to help."""
+    """Return what was expected here, if that is short enough to help."""
     names = {
         "IDENT": "a name", "INT": "an integer", "STRING": "a string", "DOT": "`.`", "COMMA": "`,`",
         "COLON": "`:`", "LPAR": "`(`", "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "LBRACE": "`{`",
@@ -209,7 +209,7 @@ def _expected(place: ErrorPlace) -> str | None:
     wanted = sorted(names[t] for t in place.accepts if t in names)
     if not wanted or len(wanted) > 3 or any(t not in names for t in place.accepts if t != "$END"):
         return None
-    return f"{' or '.join(wanted)} can stand here"
+    return f"expected {' or '.join(wanted)}"
 
 
 # --- one function for each mistake ------------------------------------------------------------
@@ -256,15 +256,15 @@ def _lonely_full_stop(place: ErrorPlace) -> Mistake | None:
     if word is None or not word[:1].isalpha() or word.column != dot.end_column:
         return Mistake("this full stop ends nothing", dot, "remove it", resume=place.start + 1)
     name = f".{word}"
-    known = did_you_mean(name.lower(), DIRECTIVES) or f"there are {', '.join(DIRECTIVES)}"
+    known = did_you_mean(name.lower(), DIRECTIVES) or f"the directives are {', '.join(DIRECTIVES)}"
     return Mistake(
         f"there is no directive `{name}`", dot.to(place.span(word)), known,
         code="unknown-directive", resume=after,
     )  # fmt: skip
 
 
-def _behind_declaration(place: ErrorPlace) -> Mistake | None:
-    """Recognise what was meant to belong to the directive before it, which is complete without."""
+def _after_declaration(place: ErrorPlace) -> Mistake | None:
+    """Recognise text that was meant to belong to the directive before it, which is complete."""
     lone_name = len(place.read) == 1 and place.first.type == "IDENT"
     found = directive_before(place.tokens, place.start)
     if found is None or (place.read and not lone_name):
@@ -274,12 +274,12 @@ def _behind_declaration(place: ErrorPlace) -> Mistake | None:
     if directive.type == "TYPE":
         hint = "a type is declared `.type A <: B`, `.type A = B | C` or `.type A = [a: t, b: t]`"
     elif directive.type == "DECL" and place.type == "COMMA":
-        hint = "all columns stand inside the brackets"
+        hint = "all columns go inside the brackets"
     elif directive.type == "DECL":
         guess = did_you_mean(str(place.first), QUALIFIERS)
-        hint = guess or f"what can stand here is {', '.join(sorted(QUALIFIERS - {'eqrel'}))}"
+        hint = guess or f"the qualifiers are {', '.join(sorted(QUALIFIERS - {'eqrel'}))}"
     return Mistake(
-        f"`{place.first}` has no meaning behind this `{directive}`", place.span(place.first), hint,
+        f"`{place.first}` has no meaning after this `{directive}`", place.span(place.first), hint,
         resume=place.position if lone_name else None,
     )  # fmt: skip
 
@@ -311,7 +311,7 @@ def _wrong_bracket(place: ErrorPlace) -> Mistake | None:
 
 
 def _full_stop_in_brackets(place: ErrorPlace) -> Mistake | None:
-    """Recognise `edge(x. y)`: the bracket is closed behind the full stop, on its line."""
+    """Recognise `edge(x. y)`: the bracket is closed after the full stop, on its line."""
     if place.type != "DOT" or not place.open:
         return None
     depth = 0
@@ -319,7 +319,7 @@ def _full_stop_in_brackets(place: ErrorPlace) -> Mistake | None:
         depth += (token.type in OPENING) - (token.type in CLOSING)
         if depth < 0:
             return Mistake(
-                "this full stop stands inside brackets", place.here(),
+                "this full stop is inside brackets", place.here(),
                 "it ends a rule: remove it, or write `,`", skip_from=place.position + 1,
             )  # fmt: skip
     return None
@@ -367,7 +367,7 @@ def _idle_comma(place: ErrorPlace) -> Mistake | None:
     if previous is not None and previous.type == "COMMA":
         if place.type == "COMMA":
             return Mistake(
-                "nothing stands between these commas", place.here(), "remove one of them"
+                "there is nothing between these commas", place.here(), "remove one of them"
             )
         if place.type in CLOSING | {"DOT", "SEMICOLON"} or place.begins_statement:
             hint = "remove it"
@@ -378,7 +378,7 @@ def _idle_comma(place: ErrorPlace) -> Mistake | None:
                 resume=place.position if place.begins_statement else None,
             )  # fmt: skip
     if place.type == "COMMA" and previous is not None and previous.type in OPENING | {"IF"}:
-        return Mistake("nothing stands before this comma", place.here(), "remove it")
+        return Mistake("there is nothing before this comma", place.here(), "remove it")
     return None
 
 
@@ -398,7 +398,7 @@ def _incomplete_columns(place: ErrorPlace) -> Mistake | None:
         return Mistake("the type is missing after this colon", place.span(previous), _COLUMNS)
     if previous.type == "RSQB" and "COLON" in place.accepts and place.first.type == "DECL":
         return Mistake(
-            "the type of the value is missing", place.behind(),
+            "the type of the value is missing", place.after(),
             "a functional relation is declared `.decl price[item: symbol]: number`", resume=resume,
         )  # fmt: skip
     if place.first.type == "DECL" and previous.type == "IDENT" and "LPAR" in place.accepts:
@@ -415,10 +415,10 @@ def _column_types_in_rule(place: ErrorPlace) -> Mistake | None:
         return None
     if previous.type != "IDENT" or place.following is None or place.following.type != "IDENT":
         return None
-    hint = "types stand in the declaration of a relation"
+    hint = "types belong in the declaration of a relation"
     if not place.has_if and len(place.open) == 1:
         hint = f"to declare a relation write `.decl {place.first}(..)`"
-    return Mistake(f"`{previous}` cannot get a type here", place.here(), hint)
+    return Mistake(f"`{previous}` cannot have a type here", place.here(), hint)
 
 
 def _bad_parameter(place: ErrorPlace) -> Mistake | None:
@@ -437,7 +437,7 @@ def _missing_full_stop(place: ErrorPlace) -> Mistake | None:
         return None
     kind = "rule" if place.has_if else "fact"
     return Mistake(
-        f"this {kind} has no full stop at its end", place.behind(), _END_OF_STATEMENT,
+        f"this {kind} has no full stop at its end", place.after(), _END_OF_STATEMENT,
         resume=place.position,
     )  # fmt: skip
 
@@ -452,9 +452,7 @@ def _second_if(place: ErrorPlace) -> Mistake | None:
             return Mistake(
                 "this rule ends with a comma", place.span(comma), _END_OF_STATEMENT, resume=i
             )
-    return Mistake(
-        "this is the second `:-` of one rule", place.here(), "end the rule before it with `.`"
-    )
+    return Mistake("this rule has a second `:-`", place.here(), "end the rule before it with `.`")
 
 
 def _alternatives_in_head(place: ErrorPlace) -> Mistake | None:
@@ -502,7 +500,7 @@ def _unknown_aggregate(place: ErrorPlace) -> Mistake | None:
             return None
     else:
         return None
-    known = f"there are {', '.join(sorted(AGGREGATES))}"
+    known = f"the aggregates are {', '.join(sorted(AGGREGATES))}"
     guess = "did you mean `mean`?" if name.lower() in ("avg", "average") else None
     return Mistake(
         f"there is no aggregate `{name}`", place.span(name),
@@ -562,13 +560,13 @@ def _pipe(place: ErrorPlace) -> Mistake | None:
 def _plan_without_rule(place: ErrorPlace) -> Mistake | None:
     if place.type != "PLAN" or place.position != place.start:
         return None
-    return Mistake("this `.plan` follows no rule", place.here(), "put it behind the rule it is for")
+    return Mistake("there is no rule before this `.plan`", place.here(), "put it after its rule")
 
 
 _MISTAKES: tuple[Callable[[ErrorPlace], Mistake | None], ...] = (
     _unreadable,
     _lonely_full_stop,
-    _behind_declaration,
+    _after_declaration,
     _missing_head,
     _plan_without_rule,
     _missing_name,

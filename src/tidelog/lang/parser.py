@@ -1,9 +1,9 @@
 """Tokens become statements, one at a time.
 
-Each statement is parsed on its own: tokens are fed to the LALR parser until it can take no more;
-if the statement is complete there, the next one begins, otherwise that is a mistake
-(lang/mistakes.py says which), and parsing continues where the next statement seems to begin. So one
-run reports several mistakes.
+Each statement is parsed on its own. Tokens are fed to the LALR parser until it can take no more. If
+the statement is complete there, the next one begins. Otherwise that is a mistake, which
+lang/mistakes.py explains, and parsing continues where the next statement seems to begin. So one run
+reports several mistakes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse(
 ) -> syntax.Module:
     """Return the syntax tree of `source`, without the statements whose mistakes are reported.
 
-    `registered` are names of aggregates beside the built-in ones.
+    `registered` are names of aggregates besides the built-in ones.
     """
     from tidelog.lang.build import Builder
 
@@ -150,7 +150,7 @@ def _declared_names(tokens: list[Token], start: int) -> Iterator[str]:
     elif [t.type for t in tokens[start : start + 2]] == ["DOT", "IDENT"]:
         position += 1  # a misspelled directive, such as `.declare`
     elif tokens[start].type not in DIRECTIVE_TOKENS:
-        # `edge(x: number)` was meant as a declaration, whatever stands before it.
+        # `edge(x: number)` was meant as a declaration, whatever is before it.
         kinds = [token.type for token in tokens[start : start + 5]]
         typed = (["IDENT", bracket, "IDENT", "COLON"] for bracket in ("LPAR", "LSQB"))
         if not any(pattern in (kinds[:4], kinds[1:]) for pattern in typed):
@@ -163,7 +163,7 @@ def _declared_names(tokens: list[Token], start: int) -> Iterator[str]:
 
 
 def _after_refused(tokens: list[Token], start: int) -> int:
-    """Return the position behind a refused directive: its braces, or the rest of its line."""
+    """Return the position after a refused directive: its braces, or the rest of its line."""
     if tokens[start] not in (".comp", ".lattice"):
         return next_line(tokens, start)
     position, depth = start, 0

@@ -1,8 +1,8 @@
-"""The few C preprocessor lines that Datalog programs in the wild use.
+"""The few C preprocessor lines that existing Datalog programs use.
 
 Supported: `#define NAME text` (without arguments), `#undef`, `#ifdef`, `#ifndef`, `#else` and
-`#endif`. The result has as many lines as the input, so positions keep their line; where macros
-were replaced, `Replacement`s lead from the columns of the result back to those of the source.
+`#endif`. The result has as many lines as the input, so that line numbers stay the same. Where
+macros were replaced, a `Replacement` maps the columns of the result to those of the source.
 Anything else that starts with `#` is refused.
 """
 
@@ -37,7 +37,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Preprocessed:
-    """The text that is parsed, and by line what was replaced in it, from left to right."""
+    """The text that is parsed and, for each line, what was replaced in it from left to right."""
 
     text: str
     replaced: Mapping[int, tuple[Replacement, ...]]
@@ -169,7 +169,7 @@ def _expand_line(line: str, macros: dict[str, str]) -> tuple[str, tuple[Replacem
 
 
 def _expand(line: str, macros: dict[str, str]) -> str:
-    """Return `line` with macro names replaced, again and again until none is left."""
+    """Return `line` with macro names replaced, until none is left."""
     for _ in range(_MAX_EXPANSIONS):
         new = _WORD.sub(lambda m: macros.get(m[0], m[0]), line)
         if new == line:

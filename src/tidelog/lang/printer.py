@@ -12,14 +12,14 @@ LINE_WIDTH = 100
 _INDENT = "    "
 
 # Binding strength of the infix functors, weakest first; see grammar.lark.
-_LEVELS: tuple[tuple[str, ...], ...] = (
+_OPERATORS: tuple[tuple[str, ...], ...] = (
     ("lor",), ("lxor",), ("land",), ("bor",), ("bxor",), ("band",),
     ("bshl", "bshr", "bshru"), ("+", "-"), ("*", "/", "%"),
 )  # fmt: skip
-_INFIX = {name: level for level, names in enumerate(_LEVELS) for name in names}
-_UNARY_LEVEL = len(_LEVELS)
-_POWER_LEVEL = _UNARY_LEVEL + 1
-_PRIMARY_LEVEL = _POWER_LEVEL + 1
+_INFIX = {name: strength for strength, names in enumerate(_OPERATORS) for name in names}
+_UNARY = len(_OPERATORS)
+_POWER = _UNARY + 1
+_PRIMARY = _POWER + 1
 _PREFIX = frozenset({"-", "bnot", "lnot"})
 _ESCAPES = {
     '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b",
@@ -36,57 +36,58 @@ def format_string(value: str) -> str:
     return '"' + "".join(_ESCAPES.get(c, c) for c in value) + '"'
 
 
-def format_term(term: s.Term, level: int = 0) -> str:
-    """Return the term as text, in parentheses if it binds weaker than `level` asks."""
+def format_term(term: s.Term, strength: int = 0) -> str:
+    """Return the term as text, in parentheses if it binds less strongly than `strength`."""
     text, own = _term(term)
-    return f"({text})" if own < level else text
+    return f"({text})" if own < strength else text
 
 
 def _term(term: s.Term) -> tuple[str, int]:
     """Return the term as text and how strongly it binds."""
     match term:
         case s.Variable(name):
-            return name, _PRIMARY_LEVEL
+            return name, _PRIMARY
         case s.Anonymous():
-            return "_", _PRIMARY_LEVEL
+            return "_", _PRIMARY
         case s.IntLiteral(text=text) | s.FloatLiteral(text=text):
             # -2 ^ 2 is -(2 ^ 2): a negative literal binds like a minus.
-            return text, _UNARY_LEVEL if text.startswith("-") else _PRIMARY_LEVEL
+            return text, _UNARY if text.startswith("-") else _PRIMARY
         case s.StringLiteral(value):
-            return format_string(value), _PRIMARY_LEVEL
+            return format_string(value), _PRIMARY
         case s.BoolLiteral(value):
-            return str(value).lower(), _PRIMARY_LEVEL
+            return str(value).lower(), _PRIMARY
         case s.NilLiteral():
-            return "nil", _PRIMARY_LEVEL
+            return "nil", _PRIMARY
         case s.RecordTerm(args):
-            return f"[{_terms(args)}]", _PRIMARY_LEVEL
+            return f"[{_terms(args)}]", _PRIMARY
         case s.Lookup(relation, args):
-            return f"{relation}[{_terms(args)}]", _PRIMARY_LEVEL
+            return f"{relation}[{_terms(args)}]", _PRIMARY
         case s.Cast(inner, type_name):
-            return f"as({format_term(inner)}, {type_name})", _PRIMARY_LEVEL
+            return f"as({format_term(inner)}, {type_name})", _PRIMARY
         case s.AggregateTerm(op, target, body):
             shown = op if target is None else f"{op} {_target(target)}"
-            return f"{shown} : {{ {format_formula(body)} }}", _PRIMARY_LEVEL
+            return f"{shown} : {{ {format_formula(body)} }}", _PRIMARY
         case s.Call("^", (base, exponent)):
             return (
-                f"{format_term(base, _PRIMARY_LEVEL)} ^ {format_term(exponent, _UNARY_LEVEL)}",
-                _POWER_LEVEL,
+                f"{format_term(base, _PRIMARY)} ^ {format_term(exponent, _UNARY)}",
+                _POWER,
             )
         case s.Call(name, (operand,)) if name in _PREFIX:
             gap = "" if name == "-" else " "
-            shown = format_term(operand, _UNARY_LEVEL)
+            shown = format_term(operand, _UNARY)
             if name == "-" and isinstance(operand, s.IntLiteral | s.FloatLiteral):
                 shown = f"({shown})"  # without them it would read back as a literal
-            return f"{name}{gap}{shown}", _UNARY_LEVEL
+            return f"{name}{gap}{shown}", _UNARY
         case s.Call(name, (left, right)) if name in _INFIX:
-            level = _INFIX[name]
-            return f"{format_term(left, level)} {name} {format_term(right, level + 1)}", level
+            strength = _INFIX[name]
+            sides = format_term(left, strength), format_term(right, strength + 1)
+            return f" {name} ".join(sides), strength
         case s.Call(name, args):
-            return f"{name}({_terms(args)})", _PRIMARY_LEVEL
+            return f"{name}({_terms(args)})", _PRIMARY
 
 
 def _target(term: s.Term) -> str:
-    """Return what an aggregate is taken of; one inside it would take the outer one's colon."""
+    """Return the target of an aggregate; an aggregate inside it would take the outer colon."""
     text = format_term(term)
     return f"({text})" if _has_aggregate(term) else text
 
@@ -107,17 +108,17 @@ def _terms(terms: tuple[s.Term, ...]) -> str:
     return ", ".join(format_term(term) for term in terms)
 
 
-def format_formula(formula: s.Formula, level: int = 0) -> str:
-    """Return the formula as text; levels are 0 for `;`, 1 for `,` and 2 for a single literal."""
+def format_formula(formula: s.Formula, strength: int = 0) -> str:
+    """Return the formula as text; strengths are 0 for `;`, 1 for `,` and 2 for a single literal."""
     match formula:
         case s.Either(parts):
             text = "; ".join(format_formula(part, 1) for part in parts)
-            return f"({text})" if level > 0 else text
+            return f"({text})" if strength > 0 else text
         case s.Both(parts):
             text = ", ".join(format_formula(part, 2) for part in parts)
-            return f"({text})" if level > 1 else text
+            return f"({text})" if strength > 1 else text
         case s.Not(inner):
-            # The parser reads `!a = b` well, but people do not.
+            # The parser reads `!a = b` correctly, but people may not.
             shown = format_formula(inner, 2)
             return f"!({shown})" if isinstance(inner, s.Compared) else f"!{shown}"
         case s.AtomFormula(relation, args) | s.Tested(relation, args):
@@ -187,8 +188,8 @@ def _rule(rule: s.RuleStatement) -> str:
 def format_module(module: s.Module) -> str:
     """Return the whole program as text.
 
-    Comments stay with their statement: those before or inside it stand above it, one on the line
-    of its end stays behind it. Single blank lines between statements are kept.
+    Comments stay with their statement: those before or inside it are printed above it, one on its
+    last line after it. Single blank lines between statements are kept.
     """
     out: list[str] = []
     comments = list(module.comments)
@@ -206,7 +207,7 @@ def format_module(module: s.Module) -> str:
         while comments and comments[0].line <= span.end_line:
             comment = comments[0]
             if comment.line == span.end_line and not comment.own_line:
-                break  # behind the statement: printed after it
+                break  # it is printed after the statement
             comments.pop(0)
             if not comment.own_line and comment.line == last_line and out:
                 out[-1] += f"  {comment.text}"

@@ -1,6 +1,6 @@
 """The syntax tree: a program as it was written.
 
-Nodes are immutable and compare by content; positions do not take part in comparisons, so that
+Nodes are immutable and compare by content, without positions, so that
 `parse(print(tree)) == tree` can be tested. Meaning (types, safety, strata) is added by `logic`.
 """
 
@@ -273,7 +273,7 @@ class DirectiveStatement(Node):
 
 @dataclass(frozen=True)
 class PragmaStatement(Node):
-    """`.pragma "key" "value"`: read and not acted on."""
+    """`.pragma "key" "value"`: accepted, without effect."""
 
     values: tuple[str, ...]
 

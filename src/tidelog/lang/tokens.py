@@ -1,4 +1,4 @@
-"""Kinds of tokens, and what the neighbours of a token say about it.
+"""Kinds of tokens, and what the neighbours of a token tell about it.
 
 Statements are parsed one by one (lang/parser.py), and directives have no end marker. So the passes
 over the tokens before parsing look at neighbours to find out roughly where they are.
@@ -26,7 +26,7 @@ UNREADABLE = frozenset(
 
 
 def span_of(source: SourceText, token: Token) -> Span:
-    """Return where `token` stands."""
+    """Return the position of `token`."""
     line, column = token.line or 1, token.column or 1
     return Span(source, line, column, token.end_line or line, token.end_column or column + 1)
 

@@ -1,7 +1,7 @@
 """From text to a checked program: the passes, in order.
 
-Each pass reads what the earlier ones made and reports mistakes instead of raising, so that one run
-shows as many as possible; a pass that needs a sound result of an earlier one waits for it.
+Each pass reads the results of earlier ones. It reports mistakes instead of raising, so that one run
+shows as many as possible. Before a pass that needs correct results, reported mistakes are raised.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tidelog.logic.declare import Declarations, declare
 from tidelog.logic.infer import Inference
 from tidelog.logic.normalise import normalise
 from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
+from tidelog.logic.program_types import ProgramTypes
 from tidelog.logic.registry import registered
 from tidelog.logic.resolve import resolve
 from tidelog.logic.safety import check_safety
 from tidelog.logic.stratify import stratify
-from tidelog.logic.typetable import TypeTable
 from tidelog.source import SourceText
 from tidelog.values.algebra import UserAggregate
 from tidelog.values.types import Row
@@ -63,7 +63,7 @@ def analyse(
 
     `aggregates` are those that are registered from Python.
     """
-    types = TypeTable(module, diagnostics)
+    types = ProgramTypes(module, diagnostics)
     declared = declare(module, types, diagnostics)
     facts, rules = _rules(module, types, declared, aggregates, diagnostics)
     strata = stratify(declared.relations, rules, diagnostics)
@@ -83,7 +83,7 @@ def analyse(
 
 def _rules(
     module: s.Module,
-    types: TypeTable,
+    types: ProgramTypes,
     declared: Declarations,
     aggregates: Mapping[str, UserAggregate],
     diagnostics: Diagnostics,

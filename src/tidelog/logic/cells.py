@@ -1,11 +1,11 @@
 """Unknown types, and how they become known.
 
-Each term of a rule gets a *cell*. Cells that must have the same type are merged (union-find); a
-cell may know its type, or only the kinds it can be (the literal `1` is any numeric type until
-its neighbours decide). A known type also remembers where it comes from, for messages.
+Each term of a rule gets a *cell*. Cells that must have the same type are merged (union-find). A
+cell has a type, or only the kinds that are possible: the literal `1` has any numeric type until its
+neighbours decide. A known type also has its origin, for messages.
 
-After a clash the cells in it are *spoiled*: they merge with everything from then on, so that one
-mistake is reported once.
+After a clash its cells are *spoiled*: from then on they merge with everything, so that a mistake is
+reported once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Cell:
         return frozenset({root._type.kind}) if root._type is not None else root._kinds
 
     def merge(self, other: Cell) -> None:
-        """Make both cells one; raise TypeClash and change nothing if they cannot be."""
+        """Merge two cells; raise TypeClash and change nothing if they cannot have one type."""
         a, b = self.root(), other.root()
         if a is b:
             return
@@ -94,7 +94,7 @@ class Cell:
         self.root()._spoiled = True
 
     def settle(self) -> Type | None:
-        """Return the type, taking the default when nothing has decided it."""
+        """Return the type, or the default if nothing has decided it."""
         root = self.root()
         if root._type is None and root._default is not None:
             root._type = root._default

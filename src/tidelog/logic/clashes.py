@@ -1,6 +1,6 @@
 """What a type mistake says: types in words, and the likely fix.
 
-A hint speaks of the term at hand: `to_number(w)`, not "convert one side".
+A hint names the term: `to_number(w)`, not "convert one side".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LITERALS = {
 
 TEMPORAL_SUM = (
     "a date is moved by days (`d + 7`), a timestamp by microseconds (`t + hours(2)`);"
-    " `a - b` is what lies between two of them"
+    " `a - b` is the difference of two of them"
 )
 _CONVERSIONS = {
     Kind.SYMBOL: "to_string",
@@ -45,7 +45,7 @@ _WORDS = {NUMERIC: "numbers", INTEGERS: "integers"}
 
 @dataclass
 class Draft:
-    """A term whose type is being found; `make` builds the typed term once it is."""
+    """A term whose type is being inferred; `make` builds the typed term afterwards."""
 
     cell: Cell
     make: Callable[[], p.Term]
@@ -142,7 +142,7 @@ def needs_one_type(name: str, a: Draft, b: Draft) -> Callable[[], str]:
 
 
 def known_functors() -> str:
-    """Return the functors that there are, as a hint."""
-    # Without Soufflé's older names: they are read, not recommended.
+    """Return a hint that lists all functors."""
+    # Without Soufflé's older names: they are accepted, but not recommended.
     older = {name for name, signature in CALLS.items() if signature.op != name}
-    return f"there are {', '.join(sorted(FUNCTOR_NAMES - older))}"
+    return f"the functors are {', '.join(sorted(FUNCTOR_NAMES - older))}"

@@ -1,7 +1,7 @@
-"""Relation declarations and directives become tables.
+"""The declarations of relations, and the directives, checked.
 
-Checked here: names declared once, columns with known types and distinct names, directives that
-name declared relations and known options.
+Names must be declared once. Columns must have known types and distinct names. Directives must name
+declared relations and known options.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tidelog.errors import did_you_mean
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.logic.program import Directive, DirectiveKind, Note, Relation, ViewOptions
-from tidelog.logic.typetable import TypeTable
+from tidelog.logic.program_types import ProgramTypes
 from tidelog.source import Span
 from tidelog.values.types import Field
 
@@ -49,7 +49,7 @@ class Declarations:
         diagnostics.error("undeclared-relation", f"relation `{name}` is not declared", span, hint)
 
 
-def declare(module: s.Module, types: TypeTable, diagnostics: Diagnostics) -> Declarations:
+def declare(module: s.Module, types: ProgramTypes, diagnostics: Diagnostics) -> Declarations:
     """Return what `module` declares."""
     found = Declarations(broken=set(module.unread), hides_names=module.hides_names)
     for statement in module.statements:
@@ -63,18 +63,18 @@ def declare(module: s.Module, types: TypeTable, diagnostics: Diagnostics) -> Dec
                 _declare_io(statement, found, diagnostics)
             case s.PragmaStatement(values):
                 found.notes.append(
-                    Note(f"`.pragma {' '.join(values)}` is read and not acted on", statement.span)
+                    Note(f"`.pragma {' '.join(values)}` has no effect", statement.span)
                 )
             case s.RuleStatement(plan=plan) if plan:
                 found.notes.append(
-                    Note("`.plan` is read and not acted on: the planner orders joins", plan[0].span)
+                    Note("`.plan` has no effect: the planner orders the joins", plan[0].span)
                 )
     return found
 
 
 def _declare_relation(
     declaration: s.RelationDeclaration,
-    types: TypeTable,
+    types: ProgramTypes,
     found: Declarations,
     diagnostics: Diagnostics,
 ) -> None:
@@ -108,7 +108,7 @@ def _declare_relation(
                 "duplicate-relation", f"relation `{name.name}` is declared twice", name.span,
                 f"the first declaration is on line {first.span.line}",
             )  # fmt: skip
-            # Which of the two its rules were written for is not known.
+            # It is not known for which of the two its rules were written.
             found.broken.add(name.name)
             continue
         found.relations[name.name] = Relation(
@@ -124,7 +124,7 @@ def _declare_relation(
             else:
                 found.notes.append(
                     Note(
-                        f"the qualifier `{qualifier}` of `{name.name}` is read and not acted on",
+                        f"the qualifier `{qualifier}` of `{name.name}` has no effect",
                         name.span,
                     )
                 )
@@ -184,13 +184,14 @@ def _declare_view(
         elif parameter.key == "strategy":
             diagnostics.error(
                 "bad-view", f"there is no strategy `{parameter.value}`", parameter.span,
-                did_you_mean(parameter.value, STRATEGIES) or f"there are {', '.join(STRATEGIES)}",
+                did_you_mean(parameter.value, STRATEGIES)
+                or f"the strategies are {', '.join(STRATEGIES)}",
             )  # fmt: skip
         else:
             diagnostics.error(
                 "bad-view", f"`.view` has no option `{parameter.key}`",
-                parameter.span.first(len(parameter.key)),
-                did_you_mean(parameter.key, _VIEW_OPTIONS) or "there are `virtual` and `strategy`",
+                parameter.span.first(len(parameter.key)), did_you_mean(parameter.key, _VIEW_OPTIONS)
+                or "the options are `virtual` and `strategy`",
             )  # fmt: skip
     for name in directive.names:
         if not _known_relation(name, found, diagnostics):

@@ -1,9 +1,9 @@
 """Declared types: where the values of a variable come from, and where they go.
 
-Two columns may store the same kind of value and still not mix: a `City` is not a `Town`. What a
-declared type holds is its extent (logic/typetable.py). A variable that comes from several columns
-holds what is in all their extents; that must not be nothing, and it must fit the columns of the
-head that it goes to.
+Two columns may store the same kind of value and still not mix: a `City` is not a `Town`. The values
+of a declared type are its extent (logic/program_types.py). A variable that comes from several
+columns has the intersection of their extents. It must not be empty, and must fit the columns of the
+head to which the variable goes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.logic.cells import with_article
+from tidelog.logic.program_types import ProgramTypes
 from tidelog.logic.scopes import Scope
-from tidelog.logic.typetable import TypeTable
 from tidelog.source import Span
 from tidelog.values.types import Field, Kind
 
@@ -30,7 +30,7 @@ class _Uses:
 class DeclaredUses:
     """Collects the uses of a clause's variables, then checks them."""
 
-    def __init__(self, types: TypeTable, diagnostics: Diagnostics) -> None:
+    def __init__(self, types: ProgramTypes, diagnostics: Diagnostics) -> None:
         self._types = types
         self._diagnostics = diagnostics
         self._uses: dict[tuple[int, str], _Uses] = {}
@@ -38,7 +38,7 @@ class DeclaredUses:
     def note(
         self, term: s.Term, column: Field, scope: Scope, *, is_sink: bool, is_source: bool
     ) -> None:
-        """Remember that `term` is used as `column`; records pass on to their fields."""
+        """Note that `term` is used as `column`; for a record, the same for its fields."""
         match term:
             case s.Variable(name):
                 uses = self._uses.setdefault((id(scope.owner(name)), name), _Uses())

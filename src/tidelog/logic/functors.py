@@ -1,8 +1,8 @@
 """The functors of the language: their names, how many arguments they take, which types.
 
 Most functors fall into two groups. *Uniform* ones take arguments of one type and give the same type
-(`x + y`). *Fixed* ones name the kinds they take and the type they give (`strlen`). Only `+` and `-`
-have more to say: they also move dates and timestamps (logic/infer.py).
+(`x + y`). *Fixed* ones list the kinds they take and the type they give (`strlen`). Only `+` and `-`
+do more: they also move dates and timestamps (logic/infer.py).
 """
 
 from __future__ import annotations
@@ -125,4 +125,4 @@ FALLIBLE = frozenset(
         "to_decimal",
     ]
 )
-"""Functors that can meet values they cannot compute with; `substr` and shifts are total."""
+"""Functors that fail on some values; `substr` and shifts are total."""

@@ -1,7 +1,7 @@
 """Graphs: components, paths, and classes of equal things.
 
-networkx has all of this. But every command needs components, and importing networkx takes as long
-as a command may take to start; the rest is a few lines. Tests compare with networkx.
+networkx has all of this. But every command needs components, and importing networkx would take as
+long as a command may take to start. The rest is a few lines. Tests compare with networkx.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class UnionFind(Generic[T]):
-    """Classes of things that are equal, as pairs of them become known.
+    """Classes of equal items, built from pairs of equal items.
 
     >>> classes = UnionFind[str]()
     >>> classes.union("a", "b")
@@ -28,26 +28,26 @@ class UnionFind(Generic[T]):
         self._parent: dict[T, T] = {}
 
     def find(self, item: T) -> T:
-        """Return the member that stands for the class of an item."""
+        """Return the representative of the class of an item."""
         parent = self._parent
         while (above := parent.get(item, item)) != item:
-            parent[item] = parent.get(above, above)  # halves the path for the next search
+            parent[item] = parent.get(above, above)  # halves the path of the next search
             item = above
         return item
 
     def union(self, a: T, b: T) -> None:
-        """Make the classes of two items one, for which the member of `b` stands."""
+        """Merge the classes of two items; the representative is that of `b`."""
         a, b = self.find(a), self.find(b)
         if a != b:
             self._parent[a] = b
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items for which another member of their class stands."""
+        """Yield the items that are not the representatives of their classes."""
         return iter(self._parent)
 
 
 def reachable(needs: Mapping[str, Iterable[str]], start: str) -> set[str]:
-    """Return a node and all that it needs, also by way of others.
+    """Return a node and all that it needs, directly or through others.
 
     >>> sorted(reachable({"a": ["b"], "b": ["c"], "c": [], "d": ["a"]}, "a"))
     ['a', 'b', 'c']
@@ -82,10 +82,10 @@ def shortest_path(edges: Mapping[str, Iterable[str]], start: str, end: str) -> l
 
 
 def components(needs: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
-    """Return the components of a graph, what is needed first.
+    """Return the strongly connected components of a graph, each after those it needs.
 
-    `needs` has every node, with the nodes it needs. Among the possible orders the one closest to
-    the order of the nodes is taken, for the components as for the nodes of each.
+    `needs` has every node, with the nodes it needs. Among the possible orders, the result is
+    closest to the order of the nodes, both for components and for the nodes of each.
 
     >>> components({"a": ["b"], "b": ["a", "c"], "c": [], "d": []})
     [('c',), ('a', 'b'), ('d',)]

@@ -1,12 +1,13 @@
 """A clause gets its types and becomes a rule.
 
-Every term gets a cell (logic/cells.py); atoms, comparisons and functors merge cells; what cannot be
+Every term gets a cell (logic/cells.py). Atoms, comparisons and functors merge cells. What cannot be
 decided at once (is `t - u` a timestamp or a number of microseconds?) is deferred until its
 neighbours are known. Literals take the type of their place: `"2024-01-31"` is a date where a date
-is wanted.
+is expected.
 
-Declared types are checked on top: a variable that comes from a `City` column and a `Town` column
-cannot hold anything, and a `symbol` may not flow into a `City` column (logic/typetable.py).
+Declared types are checked in addition: a variable that comes from a `City` column and a `Town`
+column cannot hold anything, and a `symbol` may not flow into a `City` column
+(logic/program_types.py).
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ from tidelog.logic.normalise import (
     TestLiteral,
 )
 from tidelog.logic.patterns import check_pattern
+from tidelog.logic.program_types import ProgramTypes
 from tidelog.logic.scopes import Scope, scope_of_body, scope_of_clause
-from tidelog.logic.typetable import TypeTable
 from tidelog.source import Span
 from tidelog.values.algebra import UserAggregate
 from tidelog.values.text import parse_value
@@ -78,7 +79,7 @@ _STRING_KINDS = frozenset({Kind.SYMBOL, Kind.DATE, Kind.TIMESTAMP})
 
 
 def _is_text(*drafts: Draft) -> bool:
-    """Return whether one of the terms is a string literal of a type not known yet."""
+    """Return whether one of the terms is a string literal whose type is not known yet."""
     return any(
         d.cell.type is None and d.cell.kinds is not None and d.cell.kinds <= _STRING_KINDS
         for d in drafts
@@ -92,7 +93,7 @@ class Inference:
         self,
         clause: Clause,
         relations: Mapping[str, p.Relation],
-        types: TypeTable,
+        types: ProgramTypes,
         aggregates: Mapping[str, UserAggregate],
         diagnostics: Diagnostics,
     ) -> None:
@@ -202,7 +203,8 @@ class Inference:
         body = [self._literal(part, inner) for part in literal.body]
         target = self._term(literal.target, inner) if literal.target is not None else None
         if target is None and op != "count":
-            self._error("missing-target", f"`{op}` does not say of what", span.first(len(op)),
+            self._error("missing-target", f"`{op}` needs something to aggregate",
+            span.first(len(op)),
                         f"write `{op} x : {{ .. }}`")  # fmt: skip
         elif target is not None:
             self._aggregate_types(op, target, result, span)
@@ -310,8 +312,8 @@ class Inference:
         if not cell.spoiled:
             shown = format_term(term)
             self._error(
-                "unknown-record", f"nothing tells which record type `{shown}` has", term.span,
-                f"use it in an atom, or say it: `as({shown}, Type)`",
+                "unknown-record", f"the record type of `{shown}` is unknown", term.span,
+                f"use it in an atom, or name the type: `as({shown}, Type)`",
             )  # fmt: skip
             cell.spoil()
         return SYMBOL
@@ -534,8 +536,8 @@ class Inference:
                 type_ = FLOAT
                 if not cell.spoiled:
                     self._error(
-                        "unknown-decimal", "nothing tells how many digits this decimal has",
-                        term.span, f"say it: `as({format_term(term)}, decimal(10,2))`",
+                        "unknown-decimal", "the number of digits of this decimal is unknown",
+                        term.span, f"name the type: `as({format_term(term)}, decimal(10,2))`",
                     )  # fmt: skip
                     cell.spoil()
             return p.Apply(signature.op, tuple(a.make() for a in args), type_, term.span)
@@ -545,7 +547,7 @@ class Inference:
     # --- constraints ---
 
     def _solve(self) -> None:
-        """Run what was deferred until all of it is decided."""
+        """Run the deferred decisions until all of them are made."""
         while self._deferred:
             pending, self._deferred = self._deferred, []
             waiting = [resolve for resolve in pending if not resolve(False)]

@@ -2,13 +2,13 @@
 
     a(x), b(x) :- c(x), (d(x) ; !(e(x), f(x))).
 
-has two heads and, with the negation pushed inwards, three alternatives: six clauses. What hides
-inside expressions comes out as a literal of its own, bound to a fresh variable:
+has two heads and, with the negation pushed inwards, three alternatives: six clauses. Lookups,
+ranges and aggregates inside expressions become literals of their own, bound to fresh variables:
 
     p(price[i] * 2, n) :- q(i), n = count : { r(i, _) } + 1.
     p($1 * 2, n)       :- q(i), price(i, $1), $2 = count : { r(i, $3) }, n = $2 + 1.
 
-Functors leave atoms and record patterns, too: `q(x + 1)` becomes `$1 = x + 1, q($1)`, so that the
+Functors move out of atoms and record patterns, too: `q(x + 1)` becomes `$1 = x + 1, q($1)`. So the
 arguments of a body atom are variables, constants and patterns.
 
 Here everything is still syntax; types come next (logic/infer.py).
@@ -152,13 +152,13 @@ def _alternatives(formula: s.Formula, negated: bool) -> list[_Conjunction]:
 
 
 class _Flattener:
-    """Takes one clause apart; fresh variables are numbered within it."""
+    """Flattens the expressions of one clause; fresh variables are numbered within it."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._fresh = 0
         self._in_head = False
-        self._depth = 0  # how many aggregates we are inside of
+        self._depth = 0  # the number of enclosing aggregates
 
     def _variable(self, span: Span) -> s.Variable:
         self._fresh += 1
@@ -191,7 +191,7 @@ class _Flattener:
                 out.append(CompareLiteral(op, left, right, formula.span))
 
     def _binding(self, left: s.Term, right: s.Term, out: list[PlainLiteral], span: Span) -> bool:
-        """Take `x = range(..)` and `x = sum ..` apart without a fresh variable."""
+        """Flatten `x = range(..)` and `x = sum ..` without a fresh variable."""
         for term, other in ((right, left), (left, right)):
             if isinstance(term, s.AggregateTerm):
                 self._aggregate(term, self._term(other, out), out)
@@ -251,7 +251,7 @@ class _Flattener:
         out: list[PlainLiteral],
     ) -> None:
         if self._depth and not negated:
-            # In an aggregate every `_` is a variable of its own: it takes part in what is counted.
+            # In an aggregate every `_` is a variable of its own: its values are counted.
             args = tuple(self._name_anonymous(arg) for arg in args)
         out.append(AtomLiteral(s.AtomFormula(relation, args, span=span), negated))
 

@@ -5,11 +5,11 @@
 - every rule has one head and a conjunction as its body; disjunctions and several heads have become
   several rules, and negation stands on single atoms only;
 - every term knows its type, and literals have become Python values of that type;
-- `range(..)`, aggregates and lookups `price[i]` no longer hide inside expressions: each is a
-  literal of its own (`Generate`, `Reduce`, `Atom`) that binds a fresh variable;
-- rules are grouped into strata, in an order in which negation and aggregation only look down.
+- `range(..)`, aggregates and lookups `price[i]` are no longer inside expressions: each is a literal
+  of its own (`Generate`, `Reduce`, `Atom`) that binds a fresh variable;
+- rules are grouped into strata, ordered so that negation and aggregation only read lower ones.
 
-All of it is immutable.
+Everything is immutable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every name in a rule must be declared, with the right number of arguments.
 
-Done on the syntax tree, before rules are taken apart, so that a mistake is reported once however
-many clauses its rule becomes.
+This is checked on the syntax tree, before rules are split into clauses, so that a mistake is
+reported once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Resolver:
     def _anonymous_in_head(self, term: s.Anonymous, is_fact: bool) -> None:
         place = "a fact" if is_fact else "the head of a rule"
         hint = "write a value" if is_fact else "name a variable that the body binds"
-        self._error("anonymous-in-head", f"`_` cannot stand in {place}", term.span, hint)
+        self._error("anonymous-in-head", f"`_` cannot be used in {place}", term.span, hint)
 
     def _atom(self, name: str, arity: int, span: Span) -> None:
         relation = self._declared.relations.get(name)
@@ -156,4 +156,4 @@ def _anonymous(term: s.Term) -> Iterator[s.Anonymous]:
         case s.Cast(inner):
             yield from _anonymous(inner)
         case _:
-            return  # in a lookup or an aggregate `_` stands in an atom
+            return  # in a lookup or an aggregate, `_` belongs to an atom

@@ -30,7 +30,7 @@ from tidelog.values.types import Kind
 
 
 def check_safety(rule: p.Rule, clause: Clause, diagnostics: Diagnostics) -> None:
-    """Report the variables of `rule` that nothing binds; `clause` tells where they stand."""
+    """Report the variables of `rule` that nothing binds; `clause` has their positions."""
     uses = [*_uses(rule.body, clause.body), *_head_uses(rule, clause)]
     if not rule.body:
         uses = uses[:1]  # a fact that was meant as a rule is one mistake
@@ -63,7 +63,7 @@ class _Use:
 def _report_unbound(
     body: tuple[p.Literal, ...], bound: set[str], uses: list[_Use], diagnostics: Diagnostics
 ) -> None:
-    """Report each unbound variable once, and only causes.
+    """Report each unbound variable once, and only causes, not consequences.
 
     In `n = range(0, top)` only `top` is reported: with it, `n` would be bound as well.
     """

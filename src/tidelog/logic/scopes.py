@@ -1,9 +1,9 @@
 """Which variables belong to a rule, and which to an aggregate inside it.
 
-A variable of an aggregate's body that also occurs outside the aggregate is the outer one: the
-aggregate is taken per value of it (grouping by outer variables). All others are its own, even when
-a second aggregate of the same rule uses the same name. So are those in the term that is aggregated:
-in `p(x, z), s = sum z : { p(x, z) }` the two z have nothing to do with each other.
+If a variable of an aggregate's body also occurs outside the aggregate, it is the outer variable:
+the aggregate is computed for each of its values (grouping by outer variables). All others are the
+aggregate's own, even if another aggregate of the rule uses the same name. So are those in the
+target: in `p(x, z), s = sum z : { p(x, z) }` the two z are different variables.
 """
 
 from __future__ import annotations

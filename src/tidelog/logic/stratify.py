@@ -1,9 +1,10 @@
 """Which relations depend on which, and in what order they can be computed.
 
-The dependency graph has an edge from each relation of a rule's body to its head; the edge is
-*negative* where the head needs the complete relation: under negation or inside an aggregate. Its
+The dependency graph has an edge from each relation of a rule's body to its head. The edge is
+*negative* if the head needs the complete relation: under negation or inside an aggregate. The
 strongly connected components are the strata. A negative edge inside a component means that a
-relation needs its own complement: the program is refused, with the cycle shown.
+relation depends on its own completeness. Such a program is refused, and the message shows the
+cycle.
 """
 
 from __future__ import annotations

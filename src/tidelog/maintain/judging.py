@@ -78,7 +78,7 @@ class Judging(Counting):
 
 
 class Errors(Judging):
-    """Raises the error of a failure that nothing excuses. So the relation is empty when committed."""
+    """Raises the error of a failure that nothing excuses, so that the relation stays empty."""
 
     name = "errors"
 

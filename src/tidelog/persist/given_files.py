@@ -45,8 +45,8 @@ def read_given(
     saved = load_index(files, manifest.snapshot)
     arrays = Arrays(files, manifest.identity, verify=verify)
     codec = Codec(program.records)
-    for table in saved.dictionaries:
-        restore(codec, table.read(arrays))
+    for dictionary in saved.dictionaries:
+        restore(codec, dictionary.read(arrays))
     types = {
         name: [column.type for column in relation.columns]
         for name, relation in program.relations.items()

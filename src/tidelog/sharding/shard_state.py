@@ -183,8 +183,8 @@ class Shard:
         engine.observer = NoObserver()
         for record in self._read(ref.records[ref.records.index(mine) + 1 :]):
             for entries in record.entries:
-                table = dict(codec.dictionaries()).get(entries.type)
-                if table is not None and len(table) != entries.first:
+                known = dict(codec.dictionaries()).get(entries.type)
+                if known is not None and len(known) != entries.first:
                     return False  # this process assigned dictionary ids that were never written
             restore_entries_of(codec, [record])
             self._watermarks.note_written(record.entries)
@@ -260,14 +260,16 @@ class Shard:
             self._files.close(file)
         self._files.sync_folder()
 
-    def _snapshot(self, epoch: int, records: tuple[str, ...], tables: Sequence[Any]) -> ShardRef:
+    def _snapshot(
+        self, epoch: int, records: tuple[str, ...], dictionaries: Sequence[Any]
+    ) -> ShardRef:
         named = set(self._ref.files) if self._ref is not None else set()
         self.engine.state.keep_files(named)  # files of an older snapshot may be gone
-        if any(part.lengths.file not in named for part in tables):
-            tables = ()
+        if any(part.lengths.file not in named for part in dictionaries):
+            dictionaries = ()
         image = self.engine.state.capture(epoch)
         number = secrets.randbits(60)  # a unique name
-        writer = SnapshotWriter(self._files, self._identity, number, image, tables)
+        writer = SnapshotWriter(self._files, self._identity, number, image, dictionaries)
         try:
             found = writer.advance(_EVERYTHING)
             self._files.sync_folder()

@@ -1,12 +1,12 @@
-"""Type declarations become a table from names to types.
+"""The types that a program declares.
 
-Two questions are answered. What does a declared type *store* (its representation, a `Type`)? And
+They answer two questions. What does a declared type *store* (its representation, a `Type`)? And
 which declared types may flow into which? For the second, each type has an *extent*: the set of
-declared names whose values it can hold. A subtype adds its name to the extents of all its
-supertypes, a union has the extents of its members. Then
+declared names whose values it can have. A subtype adds its name to the extents of all its
+supertypes. A union has the extents of its members. Then
 
-    A may be used where B is wanted   <=>   extent(A) is contained in extent(B)
-    A and B can hold a common value   <=>   extent(A) and extent(B) meet
+    A may be used where B is expected   <=>   extent(A) is a subset of extent(B)
+    A and B can have a common value     <=>   extent(A) and extent(B) intersect
 
     .type City <: symbol   .type Town <: symbol   .type Place = City | Town
 
@@ -34,7 +34,7 @@ from tidelog.values.types import (
 
 @dataclass(frozen=True)
 class DeclaredType:
-    """A type where it is used: how it is written, what it stores, which declared names it holds."""
+    """A type where it is used: how it is written, what it stores, and its extent."""
 
     name: str
     type: Type
@@ -55,7 +55,7 @@ _ELSEWHERE = {
 }
 
 
-class TypeTable:
+class ProgramTypes:
     """All types of a program."""
 
     def __init__(self, module: s.Module, diagnostics: Diagnostics) -> None:
@@ -190,7 +190,7 @@ class TypeTable:
             is_new = isinstance(declaration, s.Subtype | s.RecordDeclaration)
             extents[name] = {name} if is_new else set()
         changed = True
-        while changed:  # a handful of rounds: as many as subtypes are nested
+        while changed:  # a few rounds: as many as subtypes are nested
             changed = False
             for name, declaration in self._declarations.items():
                 if isinstance(declaration, s.Subtype):
@@ -239,7 +239,7 @@ class TypeTable:
         )
 
     def _drop_broken_records(self) -> None:
-        """Forget records with a wrong field, and what uses them: that was reported already."""
+        """Drop records with a wrong field, and all that uses them: the mistake was reported."""
         size = -1
         broken: set[str] = set()
         while len(broken) != size:
@@ -260,5 +260,5 @@ class TypeTable:
 
 
 def _shown(name: s.TypeName, type_: Type) -> str:
-    """Return a type as it was written, and what it stores where the name does not say it."""
+    """Return a type as it was written, and what it stores if the name does not say so."""
     return f"`{name}`" if str(name) == str(type_) else f"`{name}` (a {type_})"
