@@ -86,7 +86,7 @@ def shown(case: Case) -> str:
 
 
 CASES = sorted(set(signatures()), key=shown)
-MACHINE = [case for case in CASES if not functors.is_external(*case)]
+MACHINE = [case for case in CASES if not functors.needs_python(*case)]
 
 SMALL = st.integers(-70, 70)
 DIGITS = st.integers(0, 10**20).map(str)
@@ -356,9 +356,9 @@ def test_which_functors_are_external() -> None:
             or (op in ("mul", "div") and kind is Kind.DECIMAL)
             or (op == "pow" and kind is Kind.FLOAT)
         )
-        assert functors.is_external(op, types, result) == external, shown((op, types, result))
-    assert functors.is_external("record", (), UNIT)
-    assert functors.is_external("match", (SYMBOL, SYMBOL), BOOL)
+        assert functors.needs_python(op, types, result) == external, shown((op, types, result))
+    assert functors.needs_python("record", (), UNIT)
+    assert functors.needs_python("match", (SYMBOL, SYMBOL), BOOL)
 
 
 # --- test ---

@@ -27,11 +27,11 @@ from tidelog.kernel.groups import (
     BEYOND,
     BLOCK,
     BLOCK_SIZES,
-    COME,
+    DELETED,
     FIELDS,
     FREE_BLOCK,
     FREE_HEAD,
-    GONE,
+    INSERTED,
     LIVE,
     NO_NUMBER,
     NUMBER,
@@ -61,7 +61,7 @@ SIZE_SHIFT = 20  # 0: no block
 _SPECIAL_WORDS = 6  # three counts of 64 bits
 LARGEST_BLOCK = 80
 
-# Columns behind the limbs of a group: which limbs are in use, and the change of its support.
+# Columns after the limbs of a group: which limbs are in use, and the change of its support.
 LOW, HIGH, CHANGE, ROW = range(SIZE, SIZE + 4)
 PART_SHIFT = 10  # groups are added up 2**10 at a time
 
@@ -210,15 +210,15 @@ def _add_rows(limbs, operation, which, values, added, order, start, stop, first)
 @bare_kernel
 def add_up(
     heads, words, state, undo, operation, which, values, added, order, start, stop, first, limbs,
-    gone, come,
+    deleted, inserted,
 ):  # fmt: skip
     """Add rows to the groups from number `first` on, and store the new sums.
 
     The rows are order[start:stop], or all of [start, stop) if there is no order; those numbered
     `added` and more are subtracted. `limbs` has a row for each group of the part, all zeros before
-    and after. `gone` and `come` get the result rows (key, value) that are deleted and inserted;
-    groups whose sum overflows its type are counted. The caller has made room for a block of the
-    largest size for each group.
+    and after. `deleted` and `inserted` get the result rows (key, value) of these groups. Groups
+    whose sum overflows its type are counted. The caller has made room for a block of the largest
+    size for each group.
     """
     width = heads.shape[1] - FIELDS
     last = min(first + limbs.shape[0], state[TOUCHED])
@@ -247,14 +247,14 @@ def add_up(
         heads[slot, width + NUMBER] = NO_NUMBER
         if had and not (has and value == before):
             for c in range(width):
-                gone[c, state[GONE]] = heads[slot, c]
-            gone[width, state[GONE]] = before
-            state[GONE] += 1
+                deleted[c, state[DELETED]] = heads[slot, c]
+            deleted[width, state[DELETED]] = before
+            state[DELETED] += 1
         if has and not (had and value == before):
             for c in range(width):
-                come[c, state[COME]] = heads[slot, c]
-            come[width, state[COME]] = value
-            state[COME] += 1
+                inserted[c, state[INSERTED]] = heads[slot, c]
+            inserted[width, state[INSERTED]] = value
+            state[INSERTED] += 1
 
 
 @kernel
@@ -270,8 +270,8 @@ def add_row(
 
 @kernel
 def change_by_row(
-    heads, table, words, state, undo, operation, row, fields, key, target, added, limbs, into, gone,
-    come,
+    heads, table, words, state, undo, operation, row, fields, key, target, added, limbs, into,
+    deleted, inserted,
 ):  # fmt: skip
     """Add a stored row to its group, or subtract it; write the result rows as they are stored.
 
@@ -289,16 +289,17 @@ def change_by_row(
     ):  # fmt: skip
         return np.int64(-1), np.int64(-1), False, True
     fits = True
-    if state[GONE]:
-        pack_row(before, into, gone)
-    if state[COME]:
-        fits = pack_row(after, into, come) < 0
-    return state[GONE], state[COME], state[BEYOND] != 0, fits
+    if state[DELETED]:
+        pack_row(before, into, deleted)
+    if state[INSERTED]:
+        fits = pack_row(after, into, inserted) < 0
+    return state[DELETED], state[INSERTED], state[BEYOND] != 0, fits
 
 
 @njit(cache=True, inline="always")
 def _add_row(
-    heads, table, words, state, undo, operation, columns, key, target, added, limbs, gone, come
+    heads, table, words, state, undo, operation, columns, key, target, added, limbs, deleted,
+    inserted,
 ):  # fmt: skip
     """Add a row to its group, or subtract it if `added` is 0; return False if an array is full.
 
@@ -310,12 +311,12 @@ def _add_row(
     no_places = np.zeros(0, np.int32)
     if not note_groups(heads, table, state, columns, key, ZERO, ONE, which, undo, no_places, ZERO):
         return False
-    state[GONE] = state[COME] = state[BEYOND] = 0
+    state[DELETED] = state[INSERTED] = state[BEYOND] = 0
     values = columns[max(target, 0)]
     order = np.zeros(0, np.int64)
     add_up(
         heads, words, state, undo, operation, which, values, added, order, ZERO, ONE, ZERO, limbs,
-        gone, come,
+        deleted, inserted,
     )  # fmt: skip
     return True
 

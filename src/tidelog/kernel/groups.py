@@ -16,12 +16,12 @@ from numba import njit
 
 from tidelog.kernel.compiling import bare_helper, bare_kernel, kernel
 
-# Columns of a head, behind the key.
+# Columns of a head, after the key.
 SUPPORT, VALUE, BLOCK, SHAPE, NUMBER, FIELDS = range(6)  # NUMBER: among the groups of this call
 NO_NUMBER = -1
 
 # Fields of the state.
-USED, FREE_HEAD, LIVE, WORDS_USED, TOUCHED, GONE, COME, BEYOND, FREE_BLOCK = range(9)
+USED, FREE_HEAD, LIVE, WORDS_USED, TOUCHED, DELETED, INSERTED, BEYOND, FREE_BLOCK = range(9)
 BLOCK_SIZES = 5  # from FREE_BLOCK + 1 on: the free blocks of each size
 STATE = FREE_BLOCK + BLOCK_SIZES + 1
 

@@ -91,11 +91,11 @@ def write_results(
 
 
 @bare_kernel
-def changed_rows(heads, undo, before, after, had, has, gone, come):
+def changed_rows(heads, undo, before, after, had, has, deleted, inserted):
     """Write the rows (key, results) to delete and to insert; return how many there are of each."""
     width = heads.shape[1] - FIELDS
     parts = before.shape[0]
-    went = came = 0
+    old = new = 0
     for g in range(undo.shape[0]):
         same = had[g] and has[g]
         for r in range(parts):
@@ -105,14 +105,14 @@ def changed_rows(heads, undo, before, after, had, has, gone, come):
         slot = undo[g, UNDO_SLOT]
         if had[g]:
             for c in range(width):
-                gone[c, went] = heads[slot, c]
+                deleted[c, old] = heads[slot, c]
             for r in range(parts):
-                gone[width + r, went] = before[r, g]
-            went += 1
+                deleted[width + r, old] = before[r, g]
+            old += 1
         if has[g]:
             for c in range(width):
-                come[c, came] = heads[slot, c]
+                inserted[c, new] = heads[slot, c]
             for r in range(parts):
-                come[width + r, came] = after[r, g]
-            came += 1
-    return went, came
+                inserted[width + r, new] = after[r, g]
+            new += 1
+    return old, new

@@ -99,7 +99,7 @@ def independent_literals(
     """
     unknown: set[str] = set()
     reached = []
-    for literal, new in in_order(body):
+    for literal, new in binding_order(body):
         if not unknown.isdisjoint(literal_variables(literal)):
             unknown |= new
             continue
@@ -109,7 +109,7 @@ def independent_literals(
     return reached
 
 
-def in_order(body: Sequence[p.Literal]) -> Iterator[tuple[p.Literal, set[str]]]:
+def binding_order(body: Sequence[p.Literal]) -> Iterator[tuple[p.Literal, set[str]]]:
     """Yield the literals of a body, positive atoms first, with the variables that each binds.
 
     The order matters in one case: a variable that several literals can bind has a value if the

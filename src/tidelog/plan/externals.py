@@ -20,7 +20,7 @@ _BITS = frozenset(
 _CONVERSIONS = frozenset({"to_number", "to_unsigned", "to_float"})
 
 
-def is_external(op: str, types: tuple[Type, ...], result: Type) -> bool:
+def needs_python(op: str, types: tuple[Type, ...], result: Type) -> bool:
     """Return whether Python computes the functor `op` on arguments of `types`."""
     kinds = {t.kind for t in types}
     if op in _BITS:

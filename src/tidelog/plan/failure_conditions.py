@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tidelog.logic import program as p
 from tidelog.logic.variables import literal_variables, terms_of, typed_variables
 from tidelog.plan.aggregates import NEUTRAL, can_fail, may_fail
-from tidelog.plan.excuses import Family, in_order, independent_literals, is_used
+from tidelog.plan.excuses import Family, binding_order, independent_literals, is_used
 from tidelog.values.types import NUMBER, Type
 
 Conjunction: TypeAlias = tuple[p.Literal, ...]
@@ -157,7 +157,7 @@ class FailureConditions:
             if any(place.unvalued(i))
         ]
         doubtful: set[str] = set()
-        for literal, new in in_order(self._body):
+        for literal, new in binding_order(self._body):
             if isinstance(literal, p.Reduce):
                 if not doubtful.isdisjoint(literal.group):
                     return None
@@ -168,7 +168,7 @@ class FailureConditions:
     def _sort(self) -> None:
         """Take all conditions: any combination of aggregates may have failed."""
         stepwise: set[str] = set()
-        for literal, new in in_order(self._body):
+        for literal, new in binding_order(self._body):
             if isinstance(literal, p.Atom) and not literal.negated:
                 self.atoms.append(literal)
                 continue

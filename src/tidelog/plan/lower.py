@@ -59,7 +59,7 @@ from tidelog.plan.body import (
     Range,
     Unpack,
 )
-from tidelog.plan.externals import UNORDERED, is_external
+from tidelog.plan.externals import UNORDERED, needs_python
 from tidelog.plan.folding import folded
 from tidelog.plan.lowered import Aggregation, GroupedRecursion, Layer, Lowered, facts_of
 from tidelog.plan.redundant import without_unused_columns
@@ -364,7 +364,7 @@ class _RuleLowering:
         slots = tuple(self._slot(arg) for arg in args)
         types = tuple(arg.type for arg in args)
         into = self._new(type_)
-        value = FunctorCall(op, slots, types, type_, op in FALLIBLE, is_external(op, types, type_))
+        value = FunctorCall(op, slots, types, type_, op in FALLIBLE, needs_python(op, types, type_))
         self._conditions.append(Assign(into, value))
         return into
 

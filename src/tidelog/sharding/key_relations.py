@@ -1,4 +1,4 @@
-"""The relations that keyed upserts need beside a program's own.
+"""The relations that keyed upserts need besides a program's own.
 
 An upsert replaces the row with the same key. That row has to be found, at a cost proportional to
 the change. Rules do this: for each relation R that is upserted, the program gets

@@ -205,19 +205,19 @@ class Accumulators:
                 break
             self._make_room(n - done)
         groups = int(state[g.TOUCHED])
-        gone = np.empty((self._key + 1, groups), np.int64)
-        come = np.empty((self._key + 1, groups), np.int64)
-        state[g.GONE : g.BEYOND + 1] = 0
+        deleted = np.empty((self._key + 1, groups), np.int64)
+        inserted = np.empty((self._key + 1, groups), np.int64)
+        state[g.DELETED : g.BEYOND + 1] = 0
         values = self._no_values if target is None else columns[target]
         limbs = self._limbs if groups == 1 else _limbs_for(groups)
         for first, start, stop, order in _parts(which, groups):
             self._make_words(len(limbs))
             k.add_up(
                 self._heads, self._words, state, self._undo, self._operation, which, values, added,
-                order, start, stop, first, limbs, gone, come,
+                order, start, stop, first, limbs, deleted, inserted,
             )  # fmt: skip
-        left, entered, _ = state[g.GONE : g.BEYOND + 1].tolist()
-        return gone[:, :left], come[:, :entered]
+        old, new, _ = state[g.DELETED : g.BEYOND + 1].tolist()
+        return deleted[:, :old], inserted[:, :new]
 
     def _add_row(self, columns: Array, key: Array, target: int, added: int) -> tuple[Array, Array]:
         """Do what `add` does for one row, the usual case, in one call of a kernel."""
@@ -229,8 +229,8 @@ class Accumulators:
         ):  # fmt: skip
             self._make_words(1)
             self._make_room(1)
-        left, entered, _ = state[g.GONE : g.BEYOND + 1].tolist()
-        return out[0, :, :left], out[1, :, :entered]
+        old, new, _ = state[g.DELETED : g.BEYOND + 1].tolist()
+        return out[0, :, :old], out[1, :, :new]
 
     def change_by_row(
         self,
@@ -240,8 +240,8 @@ class Accumulators:
         target: int | None,
         added: int,
         into: Array,
-        gone: Array,
-        come: Array,
+        deleted: Array,
+        inserted: Array,
     ) -> tuple[int, int, bool, bool]:
         """Do what `add` does for one row, the usual case, in one call of a kernel.
 
@@ -255,7 +255,7 @@ class Accumulators:
         while True:
             found: tuple[int, int, bool, bool] = k.change_by_row(
                 self._heads, self._table, self._words, self._state, self._undo, self._operation,
-                row, fields, key, target, added, self._limbs, into, gone, come,
+                row, fields, key, target, added, self._limbs, into, deleted, inserted,
             )  # fmt: skip
             if found[0] >= 0:
                 return found

@@ -27,7 +27,7 @@ from tidelog.join.functors.conversions import CONVERSIONS
 from tidelog.join.functors.numbers import BITS, FLOATS, bit_functor, checked
 from tidelog.join.functors.ranges import expand_range, float_range
 from tidelog.join.functors.text import TEXT, matches
-from tidelog.plan.externals import is_external
+from tidelog.plan.externals import needs_python
 from tidelog.store.codec import Codec, float_ordinal, float_value
 from tidelog.values.types import Kind, Type
 
@@ -36,7 +36,7 @@ __all__ = [
     "apply",
     "expand_range",
     "float_range",
-    "is_external",
+    "needs_python",
     "scalar_functor",
     "scalar_test",
     "test",
