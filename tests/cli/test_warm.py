@@ -214,4 +214,4 @@ def test_kernels_of_other_sources_are_compiled_again(tmp_path: Path) -> None:
 def test_a_process_that_fails_leaves_kernels_to_their_first_call(tmp_path: Path) -> None:
     failed = compile_two(tmp_path, 'compile_all.sys.executable = "/bin/false"')
     assert failed.stdout == "False False False []\n"
-    assert "ended before its time" in failed.stderr
+    assert "has ended too early" in failed.stderr

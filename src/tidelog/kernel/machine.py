@@ -85,6 +85,7 @@ _U_ADD, _U_SUB, _U_MUL, _U_DIV, _U_MOD, _U_POW = range(20, 26)
 _F_ADD, _F_SUB, _F_MUL, _F_DIV, _F_NEG = range(30, 35)
 _BAND, _BOR, _BXOR, _BNOT, _BSHL, _BSHR, _BSHRU, _LAND, _LOR, _LXOR, _LNOT, _FLIP = range(40, 52)
 _N_TO_F, _U_TO_F, _F_TO_N, _F_TO_U, _N_TO_U, _U_TO_N, _WITHIN = range(60, 67)
+_LOOK_UP = 70
 
 
 @helper
