@@ -34,7 +34,7 @@ _STRENGTH = {
 """How strongly the operators bind; signs come between the last two."""
 
 
-class Refused(Exception):
+class RefusedConstruct(Exception):
     """A construct was refused and reported; the statement that contains it is skipped."""
 
 
@@ -60,9 +60,9 @@ class Builder(Transformer[Token, Any]):
     def _token_span(self, token: Token) -> Span:
         return span_of(self._source, token)
 
-    def _refuse(self, what: str, span: Span, hint: str | None = None) -> Refused:
+    def _refuse(self, what: str, span: Span, hint: str | None = None) -> RefusedConstruct:
         self._diagnostics.error("not-supported", f"{what} not supported", span, hint)
-        return Refused()
+        return RefusedConstruct()
 
     # --- rules ---
 
@@ -95,7 +95,7 @@ class Builder(Transformer[Token, Any]):
                 message = "the head of a rule must be an atom"
                 hint = "write `relation(arguments) :- conditions.`"
         self._diagnostics.error("bad-head", message, formula.span, hint)
-        raise Refused
+        raise RefusedConstruct
 
     def disjunction(self, children: list[s.Formula], span: Span) -> s.Formula:
         return _joined(s.Either, children, span)
@@ -131,7 +131,7 @@ class Builder(Transformer[Token, Any]):
             case _:
                 hint = "a condition is an atom, a negated atom or a comparison"
         self._diagnostics.error("not-a-condition", "this is a value, not a condition", span, hint)
-        raise Refused
+        raise RefusedConstruct
 
     def plan(self, children: list[Any], span: Span) -> tuple[s.PlanOrder, ...]:
         return tuple(children[1:])
@@ -225,7 +225,7 @@ class Builder(Transformer[Token, Any]):
         self._diagnostics.error(
             "bad-cast", "`as` takes a term and a type", span, "write `as(x, T)`"
         )
-        raise Refused
+        raise RefusedConstruct
 
     def lookup(self, children: list[Any], span: Span) -> s.Term:
         return s.Lookup(str(children[0]), children[1] or (), span=span)

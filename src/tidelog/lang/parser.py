@@ -96,7 +96,7 @@ def _parse_statement(
     """Return the statement that starts at `start`, None if it is wrong, and the next start."""
     from lark.exceptions import UnexpectedToken
 
-    from tidelog.lang.build import Refused
+    from tidelog.lang.build import RefusedConstruct
 
     parser = grammar().parse_interactive()
     position = start
@@ -118,7 +118,7 @@ def _parse_statement(
         return None, _resume(tokens, start, mistake.skip_from or position)
     try:
         return builder.transform(tree), position
-    except Refused:
+    except RefusedConstruct:
         return None, position
 
 
