@@ -10,6 +10,7 @@ rules read what it joins, if they can (unfolding.py).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -27,7 +28,7 @@ from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
 from tidelog.plan.theta.join_tree import JoinShape, analyse_joins
 from tidelog.plan.theta.query import theta_query
 from tidelog.plan.theta.rewriting import TreeRules, output_conditions
-from tidelog.plan.theta.unfolding import can_take_its_place, is_sum, unfolded
+from tidelog.plan.theta.unfolding import can_be_given, can_take_its_place, is_sum, unfolded
 from tidelog.values.types import Type
 
 NAME = "theta-tree"
@@ -76,10 +77,10 @@ def with_trees(
         tree = TreeView(final, rule, is_injective(rule))
         done.append(replace(layer, rules=(final,), tree=tree))
         readers = [unfolded(other, name, final, ids) for other in left]
-        if any(a is not b for a, b in zip(left, readers, strict=True)):
+        if can_be_given(name) and any(map(operator.is_not, left, readers)):
             relations[given_of(name)] = relations[name]
             done.append(Layer((given_of(name),), (), False))
-            left = readers
+        left = readers
     kept = {name: relations[name] for layer in done for name in layer.relations}
     return Lowered(MappingProxyType(kept), tuple(done), lowered.facts)
 
@@ -115,7 +116,8 @@ def tree_shape(
         return Refused("no inequality relates two of its atoms")
     if any(isinstance(c, Filter) for c in rule.conditions):
         return Refused("Python tests one of its conditions")
-    if "@" not in name and any(_is_internal(atom.relation) for atom in rule.atoms):
+    if can_be_given(name) and not all(can_be_given(atom.relation) for atom in rule.atoms):
+        # Those who read a state beside its writer have the rows of the program's relations only.
         return Refused("it reads a relation that is not in the program")
     shape = analyse_joins(query)
     if not is_injective(rule):  # otherwise nothing is projected, and any join will do
@@ -131,11 +133,6 @@ def tree_shape(
     if not _keeps_failures(rule, shape):
         return Refused("a computation that can fail is below the output")
     return shape
-
-
-def _is_internal(relation: str) -> bool:
-    """Return whether lowering has made a relation. Readers of a state do not have its rows."""
-    return "@" in relation
 
 
 def _readers(lowered: Lowered, name: str) -> Iterator[str]:

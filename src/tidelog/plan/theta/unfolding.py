@@ -29,6 +29,11 @@ _MOST_RULES = 8
 _SUMS = ("sum", "mean", "total")
 
 
+def can_be_given(name: str) -> bool:
+    """Return whether transactions can insert rows into a relation: lowering has not made it."""
+    return "@" not in name
+
+
 def is_sum(aggregation: Aggregation) -> bool:
     """Return whether an aggregate reads nothing but changes (maintain/sums.py)."""
     return all(part.target is None or part.op in _SUMS for part in aggregation.each)
@@ -73,12 +78,11 @@ def _expanded(reader: LoweredRule, name: str, rule: LoweredRule) -> Iterator[Low
     if place is None:
         yield reader
         return
-    atom = reader.atoms[place]
-    given = AtomUse(given_of(name), atom.args)
-    for version in (
-        _joined(reader, place, rule),
-        _with_atoms(reader, place, (given,)),
-    ):
+    versions = [_joined(reader, place, rule)]
+    if can_be_given(name):
+        given = AtomUse(given_of(name), reader.atoms[place].args)
+        versions.append(_with_atoms(reader, place, (given,)))
+    for version in versions:
         yield from _expanded(version, name, rule)
 
 
