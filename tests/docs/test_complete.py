@@ -13,8 +13,8 @@ import tidelog
 from tests.docs.pages import ROOT
 from tidelog.lang.lexer import AGGREGATES, QUALIFIERS
 from tidelog.lang.parser import _REFUSED
-from tidelog.logic.declare import STRATEGIES
 from tidelog.logic.functors import FUNCTOR_NAMES, INFIX, PREFIX
+from tidelog.logic.strategies import STRATEGIES
 from tidelog.values.types import PRIMITIVES
 
 DOCS = ROOT / "docs"

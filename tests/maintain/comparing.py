@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,11 +16,14 @@ from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.protocol import Effects, Ignored
 from tidelog.logic.program import Program
 from tidelog.maintain.elastic import Elastic, OverBudgetError
+from tidelog.plan.planned import planned
 from tidelog.reference import evaluate
 
+STRATEGIES = ["counting", "elastic", "recompute", "theta-tree"]
 Given = dict[str, set[Row]]
 Contents = Mapping[str, frozenset[Row]]
 Prepare = Callable[[KernelEngine], None]
+Strategies = Mapping[str, str]
 
 
 class Comparison:
@@ -29,13 +33,21 @@ class Comparison:
     fresh bootstrap on the same facts. An epoch that fails leaves everything as it was.
     """
 
-    def __init__(self, prepare: Prepare | None = None) -> None:
+    def __init__(
+        self,
+        prepare: Prepare | None = None,
+        force: Callable[[RandomCase], Strategies] | None = None,
+    ) -> None:
+        """Prepare every kernel, and force the strategies that `force` chooses for a case."""
         self._prepare = prepare or (lambda engine: None)
+        self._force = force or (lambda case: {})
+        self._strategies: Strategies = {}
         self.seen: Counter[str] = Counter()
 
     def check(self, case: RandomCase) -> None:
         """Assert that the kernel and the oracle agree on all of the case."""
         program = Program.parse(case.program)
+        self._strategies = self._force(case)
         given: Given = {name: set(case.facts.get(name, ())) for name in program.relations}
         self.seen["programs"] += 1
         started = self._start(program, given)
@@ -47,7 +59,7 @@ class Comparison:
                 return
         kernel, contents = started
         self._prepare(kernel)
-        fresh = Fresh(program, given)
+        fresh = Fresh(program, given, self._strategies)
         state = fresh.state(given)
         _compare_contents(kernel, contents, "at first")
         _compare_levels(kernel, state, levels_and_counts(program, given), "at first")
@@ -80,16 +92,19 @@ class Comparison:
             _compare_state(kernel, state, where)
             kernel.check()
         _compare_levels(kernel, state, levels_and_counts(program, given), "at last")
-        _compare_state(KernelEngine(program, given), state, "in an engine of its own")
+        _compare_state(self._kernel(program, given), state, "in an engine of its own")
 
     def _start(self, program: Program, given: Given) -> tuple[KernelEngine, Contents] | None:
         """Return the kernel on these facts, and what it must hold; None if both refuse them."""
         try:
             contents = evaluate(program, given)
         except tidelog.DataError:
-            must_fail(lambda: KernelEngine(program, given))
+            must_fail(lambda: self._kernel(program, given))
             return None
-        return KernelEngine(program, given), contents
+        return self._kernel(program, given), contents
+
+    def _kernel(self, program: Program, given: Given) -> KernelEngine:
+        return KernelEngine(program, given, strategies=self._strategies)
 
     def _observe(self, kernel: KernelEngine) -> None:
         for _, strategy in kernel.layers:
@@ -110,8 +125,8 @@ def must_fail(act: Callable[[], Any]) -> None:
 class Fresh:
     """Bootstraps again and again; its plans are kept, so that this is quick."""
 
-    def __init__(self, program: Program, given: Given) -> None:
-        self._engine = KernelEngine(program, given)
+    def __init__(self, program: Program, given: Given, strategies: Strategies) -> None:
+        self._engine = KernelEngine(program, given, strategies=strategies)
         for _, strategy in self._engine.layers:
             strategy.prepare = lambda: None  # type: ignore[method-assign]  # never updated
 
@@ -137,15 +152,19 @@ def _compare_levels(
     """Compare a bootstrap with the definition.
 
     What is always evaluated anew, or not stored, has no levels and counts. Relations that lowering
-    has put into a recursion (for aggregates) add levels of their own. A
-    rule that reads a join in place of its result has other derivations.
+    has put into a recursion (for aggregates) add levels of their own. A rule that reads a join in
+    place of its result has other derivations. Nor has the definition levels without recursion,
+    where an elastic update may be forced.
     """
+    recursive = {name for s in kernel.program.strata if s.recursive for name in s.relations}
     for layer, strategy in kernel.layers:
         if any("@given" in atom.relation for rule in layer.rules for atom in rule.atoms):
             continue
-        if strategy.name not in ("recompute", "theta-tree") and expected.keys() >= set(
-            layer.relations
-        ):
+        if strategy.name == "elastic" and recursive.isdisjoint(layer.relations):
+            continue
+        if strategy.name in ("recompute", "theta-tree"):
+            continue
+        if expected.keys() >= set(layer.relations):
             for name in layer.relations:
                 assert state[name] == expected[name], f"levels and counts of {name}, {where}"
 
@@ -172,7 +191,25 @@ def _ignored(given: Given, inserted: Given, deleted: Given) -> dict[str, Ignored
     return ignored
 
 
-# --- forcing a strategy -------------------------------------------------------------------------
+# --- forcing strategies and budgets ---------------------------------------------------------------
+
+
+def random_strategies(case: RandomCase) -> Strategies:
+    """Return a strategy for every stratum with rules, or none, at random."""
+    program = Program.parse(case.program)
+    found: dict[str, str] = {}
+    for stratum in program.strata:
+        if not stratum.rules:
+            continue
+        rng = random.Random(f"{case.seed} {stratum.relations}")
+        possible = ["elastic", "recompute"] if stratum.recursive else STRATEGIES
+        name, strategy = rng.choice(stratum.relations), rng.choice(possible)
+        try:
+            planned(program, {name: strategy})
+        except tidelog.UsageError:
+            strategy = "recompute"  # it can maintain everything
+        found[name] = strategy
+    return found
 
 
 def recursive_strategies(kernel: KernelEngine) -> list[Elastic]:

@@ -139,3 +139,16 @@ def test_shares_of_rows_are_even_and_hashes_are_those_of_values() -> None:
 
 NUMBERS = [16294208416658607535, 10451216379200822465, 16490336266968443936]
 TEXTS = [16294208416658607535, 15154452856141135343, 15470777570142415188]
+
+
+@pytest.mark.parametrize("strategy", ["elastic", "recompute"])
+def test_a_forced_strategy_is_that_of_every_shard(strategy: str) -> None:
+    program = Program.parse(REACH + f'.view reach(strategy="{strategy}")\n')
+    sharding = shard(program, 3)
+    assert isinstance(sharding, Sharding)
+    edges = {(n, n + 1) for n in range(20)}
+    shards = InShards(program, sharding, {"edge": edges})
+    for engine in shards.engines:
+        assert [s.name for layer, s in engine.layers if "reach" in layer.relations] == [strategy]
+    shards.apply({}, {"edge": {(9, 10)}})
+    assert shards.rows("reach") == evaluate(program, {"edge": edges - {(9, 10)}})["reach"]

@@ -42,6 +42,8 @@ class Options:
     files: Files | None = None
     """The files of a durable database; None for one in memory only."""
     settings: Settings = field(default_factory=Settings)
+    strategies: Mapping[str, str] = field(default_factory=dict)
+    """Strategies that are forced, by relation."""
     first_epoch: int = 0
     """The epoch at which a new durable database starts."""
 
@@ -148,6 +150,10 @@ class DatabaseCore:
 
 def _engine(program: Program, given: Mapping[str, Iterable[Row]], options: Options) -> Engine:
     if options.engine == "reference":
+        if options.strategies:
+            from tidelog.plan.planned import planned
+
+            planned(program, options.strategies)  # refuses what the kernel would refuse
         return ReferenceEngine(program, given)
     if options.engine == "kernel":
         engine = _empty_kernel(program, options)
@@ -164,4 +170,5 @@ def _empty_kernel(program: Program, options: Options) -> KernelEngine:
         options.progress,
         expects_updates=options.expects_updates,
         limits=options.limits or None,
+        strategies=options.strategies,
     )

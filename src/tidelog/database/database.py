@@ -50,8 +50,9 @@ class Database:
     `Database` with this path opens it again. `durability` says when a commit returns
     (persist/settings.py), `retain_epochs` and `retain_seconds` how far `at` and `changes` can go
     back, `on_program_change` what happens if the files are of another program: "refuse" or
-    "rebuild". `memory_limit` (such as "2GB", of the whole process), `time_limit` (seconds) and
-    `level_limit` (of a recursion) end an epoch with a LimitError.
+    "rebuild". `strategy` forces strategies, by relation, as `.view` directives do; one that cannot
+    maintain its relation is a UsageError. `memory_limit` (such as "2GB", of the whole process),
+    `time_limit` (seconds) and `level_limit` (of a recursion) end an epoch with a LimitError.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Database:
         memory_limit: int | str | None = None,
         time_limit: float | None = None,
         level_limit: int | None = None,
+        strategy: Mapping[str, str] | None = None,
     ) -> None:
         files = None
         if path is not None:
@@ -85,6 +87,7 @@ class Database:
             settings=Settings(
                 durability, sync_seconds, retain_epochs, retain_seconds, on_program_change, verify
             ),
+            strategies=dict(strategy or {}),
         )
         self._core = DatabaseCore(Program.of(program), facts or {}, options)
 

@@ -68,11 +68,8 @@ def explain(
     if details is not None:
         names = [name for stratum in strata for name in stratum.relations]
         lines += details.footer(names, helpers=plans)
-    lines += [
-        _view_note(options, engine, program, details)
-        for options in program.views.values()
-        if options.relation in wanted
-    ]
+    shown = (options for options in program.views.values() if options.relation in wanted)
+    lines += [note for options in shown for note in _view_notes(options, engine)]
     if view is None:
         for note in program.notes:
             place = f" ({note.span})" if note.span is not None else ""
@@ -112,13 +109,14 @@ def _texts(rules: tuple[Rule, ...], name: str) -> list[str]:
     return [rule.text for rule in rules if rule.head.relation == name]
 
 
-def _view_note(options: ViewOptions, engine: str, program: Program, details: Details | None) -> str:
-    asked = [f"strategy {options.strategy}"] if options.strategy else []
-    asked += [f"virtual {str(options.virtual).lower()}"] if options.virtual is not None else []
-    note = f"note: `.view {options.relation}` asks for {', '.join(asked) or 'nothing'}"
-    if details is None or options.relation not in program.derived:
-        return f"{note}; the {engine} engine has one way only"
-    chosen = details.strategy(options.relation)[0]
-    if options.strategy == chosen and options.virtual is None:
-        return f"{note}; so does the planner"
-    return f"{note}; the planner chose {chosen}"
+def _view_notes(options: ViewOptions, engine: str) -> list[str]:
+    """Return which options of a view have no effect."""
+    asked = f"note: `.view {options.relation}` asks for"
+    notes = []
+    if options.strategy is not None and engine == "reference":
+        notes.append(
+            f"{asked} strategy {options.strategy}; the reference engine re-evaluates everything"
+        )
+    if options.virtual is not None:
+        notes.append(f"{asked} virtual {str(options.virtual).lower()}, which has no effect yet")
+    return notes

@@ -30,6 +30,7 @@ from tidelog.store.codec import Codec
 
 _ROWS, _DISTINCT = 10_000.0, 1_000.0
 
+_WHY_TREE = "its rows are enumerated from a join tree when they are read"
 _WHY_ELASTIC = {False: "it depends on itself", True: "they depend on each other"}
 
 
@@ -64,24 +65,38 @@ class KernelDetails:
     def strategy(self, relation: str) -> tuple[str, str]:
         """Return how a derived relation is maintained, and why."""
         layer = self._layer_of[relation]
-        if layer.recompute is not None:
-            return "recompute", "an aggregate in it is grouped by what only its recursion binds"
         if layer.aggregation is not None:
             strategy = class_of(layer.aggregation)
             return strategy.name, strategy.why
-        if layer.recursive:
-            return "elastic", _WHY_ELASTIC[len(layer.relations) > 1]
-        if layer.tree is not None:
-            return "theta-tree", "its rows are enumerated from a join tree when they are read"
-        return "counting", f"it does not depend on itself{self._why_stored(layer)}"
+        name, why = self._default(relation)
+        if layer.strategy is None:
+            return name, why
+        if layer.strategy == name:
+            why = f"forced, and the default: {why}"
+        else:
+            why = f"forced; the default is {name}: {why}"
+        if self.aggregates(relation):
+            why += "; the strategies of its aggregates are fixed"
+        return layer.strategy, why
 
-    def _why_stored(self, layer: Layer) -> str:
-        """Return why an inequality join is stored, for `explain`."""
-        queries = map(theta_query, layer.rules)
-        if not any(query is not None and query.joins_by_inequality for query in queries):
-            return ""
-        shape = tree_shape(self._catalog.lowered, layer)
-        return f"; it is stored, because {shape.why}" if isinstance(shape, Refused) else ""
+    def _default(self, relation: str) -> tuple[str, str]:
+        """Return how a relation is maintained if nothing is forced, and why."""
+        (stratum,) = (s for s in self._program.strata if relation in s.relations)
+        layer = self._layer_of[relation]
+        if layer.recompute is not None and layer.recompute.groups:
+            return "recompute", "an aggregate in it is grouped by what only its recursion binds"
+        if stratum.recursive:
+            return "elastic", _WHY_ELASTIC[len(stratum.relations) > 1]
+        if layer.tree is not None and (layer.strategy is None or _has_inequality(layer.tree.whole)):
+            return "theta-tree", _WHY_TREE
+        rules = tuple(_rules(layer))
+        if layer.tree is not None or not any(map(_has_inequality, rules)):
+            return "counting", "it does not depend on itself"
+        plain = Layer(layer.relations, rules, False, judges=layer.judges, errors_of=layer.errors_of)
+        shape = tree_shape(self._catalog.lowered, plain)
+        if isinstance(shape, Refused):
+            return "counting", f"it does not depend on itself; it is stored, because {shape.why}"
+        return "theta-tree", _WHY_TREE
 
     def aggregates(self, relation: str) -> list[str]:
         """Return the class and the state of each aggregate in the rules of a derived relation."""
@@ -123,7 +138,7 @@ class KernelDetails:
         for layer in self._layers(relation):
             if layer.aggregation is not None:
                 lines.append(self._aggregation(layer.aggregation))
-            for rule in layer.rules:
+            for rule in _rules(layer):
                 if rule.atoms and rule.atoms[0].relation in self._catalog.lowered.facts:
                     continue  # facts of the program never change
                 words = self._words(rule)
@@ -196,7 +211,9 @@ class KernelDetails:
         if not rule.atoms:
             return
         words = self._words(rule)
-        yield way("at first", None)
+        yield way("at first" if layer.recompute is None else "whenever something changes", None)
+        if layer.recompute is not None:
+            return
         for place, atom in enumerate(rule.atoms):
             changed = words.atom(atom).removeprefix("!")
             yield way(f"when {changed} changes", place)
@@ -277,10 +294,23 @@ class _Imagined(Catalog):
         return Stats(_ROWS, (_DISTINCT,) * max(1, len(self.types(name))))
 
 
+def _has_inequality(rule: LoweredRule) -> bool:
+    query = theta_query(rule)
+    return query is not None and query.joins_by_inequality
+
+
+def _rules(layer: Layer) -> Iterator[LoweredRule]:
+    """Yield the rules of a layer, also if it is re-evaluated because that is forced."""
+    yield from layer.rules
+    if layer.recompute is not None and not layer.recompute.groups:
+        for inner in layer.recompute.program.layers:
+            yield from inner.rules
+
+
 def _reads(layer: Layer) -> Iterator[str]:
     if layer.aggregation is not None:
         yield layer.aggregation.source
-    for rule in layer.rules:
+    for rule in _rules(layer):
         for atom in rule.atoms:
             yield atom.relation
 

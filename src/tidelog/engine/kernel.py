@@ -31,6 +31,7 @@ from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.semi_join import SemiJoin
 from tidelog.maintain.strategy import Strategy
 from tidelog.maintain.theta_tree import ThetaTree
+from tidelog.plan.forced import NOTHING_FORCED
 from tidelog.plan.lowered import Layer
 from tidelog.plan.planned import planned
 from tidelog.runtime.interrupts import Interrupts
@@ -59,15 +60,19 @@ class KernelEngine:
         *,
         expects_updates: bool = True,
         limits: Limits | None = None,
+        strategies: Mapping[str, str] = NOTHING_FORCED,
     ) -> None:
-        """Evaluate the program on given rows; None leaves the engine `empty`."""
+        """Evaluate the program on given rows; None leaves the engine `empty`.
+
+        `strategies` has strategies that are forced, by relation.
+        """
         ensure_compiled()
         self._program = program
         self._expects_updates = expects_updates
         self.observer: EpochObserver = NoObserver()
         """It is called at the steps of each epoch."""
         functional = frozenset(r.name for r in program.relations.values() if r.functional)
-        self._catalog = Catalog(planned(program), Codec(program.records), functional)
+        self._catalog = Catalog(planned(program, strategies), Codec(program.records), functional)
         self._catalog.meter = Meter(progress, limits)
         self._strategies = [
             (layer, strategy)
@@ -95,9 +100,17 @@ class KernelEngine:
         *,
         expects_updates: bool = True,
         limits: Limits | None = None,
+        strategies: Mapping[str, str] = NOTHING_FORCED,
     ) -> KernelEngine:
         """Return an engine that has evaluated nothing: `load` or `restore` has to follow."""
-        return cls(program, None, progress, expects_updates=expects_updates, limits=limits)
+        return cls(
+            program,
+            None,
+            progress,
+            expects_updates=expects_updates,
+            limits=limits,
+            strategies=strategies,
+        )
 
     @property
     def program(self) -> Program:

@@ -29,6 +29,7 @@ from tidelog.durable.saved import (
 from tidelog.durable.snapshot import LARGE, Image
 from tidelog.io.columns import CheckedTable
 from tidelog.logic.program import Program
+from tidelog.logic.strategies import STRATEGIES
 from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
@@ -44,10 +45,28 @@ Array = NDArray[np.int64]
 
 
 class OtherShapeError(Exception):
-    """The snapshot was written by a version that stores the program's relations differently.
+    """The snapshot stores the program's relations differently; its text says why.
 
     The program has to be re-evaluated on the given rows. Nothing was restored.
     """
+
+    def __init__(
+        self, why: str = "this version of Tidelog stores the relations in another way"
+    ) -> None:
+        super().__init__(why)
+
+
+def strategies_of(saved: SavedSnapshot, program: Program) -> dict[str, str]:
+    """Return how the relations that rules derive were maintained when a snapshot was written.
+
+    An engine for which these are forced can restore it, whatever was forced then.
+    """
+    return {
+        name: strategy
+        for names, strategy, _ in saved.statistics
+        for name in names
+        if name in program.derived and strategy in STRATEGIES
+    }
 
 
 class EngineState:
@@ -112,6 +131,15 @@ class EngineState:
         """
         strategies = [(layer.relations, strategy.name) for layer, strategy in self._strategies]
         if strategies != [(names, strategy) for names, strategy, _ in saved.statistics]:
+            own = {n: s for names, s in strategies for n in names if s in STRATEGIES}
+            others = {
+                n: s for n, s in strategies_of(saved, self._program).items() if own.get(n, s) != s
+            }
+            if others:
+                name, strategy = next(iter(others.items()))
+                raise OtherShapeError(
+                    f"`{name}` is maintained by `{own[name]}` now, and no longer by `{strategy}`"
+                )
             raise OtherShapeError
         restore_relations(self._catalog, saved, arrays)
 

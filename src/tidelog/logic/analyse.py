@@ -22,6 +22,7 @@ from tidelog.logic.program_types import ProgramTypes
 from tidelog.logic.registry import registered
 from tidelog.logic.resolve import resolve
 from tidelog.logic.safety import check_safety
+from tidelog.logic.strategies import check_views
 from tidelog.logic.stratify import stratify
 from tidelog.source import SourceText
 from tidelog.values.algebra import UserAggregate
@@ -65,8 +66,10 @@ def analyse(
     """
     types = ProgramTypes(module, diagnostics)
     declared = declare(module, types, diagnostics)
+    unsure = _heads(module) if not len(diagnostics) else declared.relations
     facts, rules = _rules(module, types, declared, aggregates, diagnostics)
     strata = stratify(declared.relations, rules, diagnostics)
+    check_views(declared.views, strata, unsure, diagnostics)
     return Program(
         name=module.source.name,
         text=module.source.text,
@@ -79,6 +82,12 @@ def analyse(
         views=MappingProxyType(declared.views),
         notes=tuple(declared.notes),
     )
+
+
+def _heads(module: s.Module) -> frozenset[str]:
+    """Return the relations that have rules in the text."""
+    rules = (r for r in module.statements if isinstance(r, s.RuleStatement) and r.body)
+    return frozenset(head.relation for rule in rules for head in rule.heads)
 
 
 def _rules(

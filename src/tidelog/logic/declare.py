@@ -14,10 +14,10 @@ from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.logic.program import Directive, DirectiveKind, Note, Relation, ViewOptions
 from tidelog.logic.program_types import ProgramTypes
+from tidelog.logic.strategies import unknown
 from tidelog.source import Span
 from tidelog.values.types import Field
 
-STRATEGIES = ("counting", "elastic", "theta-tree", "leapfrog", "recompute")
 _VIEW_OPTIONS = ("virtual", "strategy")
 _IO_QUALIFIERS = {kind.value: kind for kind in DirectiveKind}
 
@@ -179,14 +179,12 @@ def _declare_view(
                 "bad-view", f"`virtual` cannot be `{parameter.value}`", parameter.span,
                 "write `virtual=true` or `virtual=false`",
             )  # fmt: skip
-        elif parameter.key == "strategy" and parameter.value in STRATEGIES:
-            strategy = parameter.value
         elif parameter.key == "strategy":
-            diagnostics.error(
-                "bad-view", f"there is no strategy `{parameter.value}`", parameter.span,
-                did_you_mean(parameter.value, STRATEGIES)
-                or f"the strategies are {', '.join(STRATEGIES)}",
-            )  # fmt: skip
+            mistake = unknown(parameter.value)
+            if mistake is None:
+                strategy = parameter.value
+            else:
+                diagnostics.error("bad-view", mistake.why, parameter.span, mistake.hint)
         else:
             diagnostics.error(
                 "bad-view", f"`.view` has no option `{parameter.key}`",

@@ -1,8 +1,10 @@
-"""Recursion that binds the groups of its own aggregates: re-evaluated when something has changed.
+"""Layers that are re-evaluated when something that they read has changed.
 
-The recursion is a program of its own (`GroupedRecursion` in plan/lowered.py), with private
-relations that exist only while it is evaluated. It begins without any group, and every round
-inserts the groups that the one before wants:
+That is a layer for which `recompute` is forced, or a recursion that binds the groups of its own
+aggregates, the rare recursion that `Elastic` cannot maintain. It is a program of its own
+(`ReevaluatedProgram` in plan/lowered.py), with private relations that exist only while it is
+evaluated. A recursion begins without any group, and every round inserts the groups that the one
+before wants:
 
     groups = {}
     evaluate the program
@@ -14,8 +16,7 @@ A round is an epoch of the private relations, and each layer is maintained by it
 a round costs what its new groups cost. Groups are only ever inserted: the value of one does not
 depend on others, so what a round derives stays derived.
 
-The next epoch starts from scratch, and the rows are compared. This is for the rare recursion that
-`Elastic` cannot maintain.
+The next epoch starts from scratch, and the rows are compared.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tidelog.store.versions import Delta, Version
 
 
 class Recompute(Strategy):
-    """Maintains the relations of one recursion by evaluating them again."""
+    """Maintains the relations of one layer by evaluating them again."""
 
     name = "recompute"
 
@@ -49,7 +50,7 @@ class Recompute(Strategy):
         assert layer.recompute is not None
         self._catalog = catalog
         self._names = layer.relations
-        self._recursion = layer.recompute
+        self._program = layer.recompute
         self._private = catalog.nested(layer.recompute.program)
         made = (strategy_of(self._private, inner) for inner in layer.recompute.program.layers)
         self._strategies = [strategy for strategy in made if strategy is not None]
@@ -58,7 +59,7 @@ class Recompute(Strategy):
                 strategy.budget = None  # rounds only insert: an update is never the longer way
 
     def bootstrap(self) -> None:
-        """Evaluate the recursion."""
+        """Evaluate the program."""
         with self.evaluated() as private:
             for name in self._names:
                 rows = private.relations[name].rows()
@@ -66,9 +67,9 @@ class Recompute(Strategy):
         self.choice = Choice(BOOTSTRAP.what, BOOTSTRAP.why, self._rounds)
 
     def update(self) -> Deltas:
-        """Evaluate the recursion if anything it reads has changed, and compare."""
+        """Evaluate the program if anything it reads has changed, and compare."""
         catalog = self._catalog
-        changed = any(catalog.relations[name].delta for name in self._recursion.reads)
+        changed = any(catalog.relations[name].delta for name in self._program.reads)
         if not changed and not any(catalog.given[name].delta for name in self._names):
             self.choice = NOTHING
             return {}
@@ -99,7 +100,7 @@ class Recompute(Strategy):
 
     @contextmanager
     def evaluated(self) -> Iterator[Catalog]:
-        """Evaluate the recursion; return its private relations, until they are cleared again."""
+        """Evaluate the program; return its private relations, until they are cleared again."""
         try:
             self._begin()
             self._rounds = 0
@@ -109,7 +110,7 @@ class Recompute(Strategy):
             for relation in self._private.passed_on:
                 relation.replace_runs([])
             stored = self._private.relations
-            wanted = {name: stored[name].rows() for name in self._recursion.groups.values()}
+            wanted = {name: stored[name].rows() for name in self._program.groups.values()}
             while any(rows.shape[1] for rows in wanted.values()):
                 wanted = self._round(wanted)
             yield self._private
@@ -119,7 +120,7 @@ class Recompute(Strategy):
     def _round(self, wanted: Mapping[str, Words]) -> dict[str, Words]:
         """Insert groups, and update the program; return the groups that are wanted in addition."""
         private = self._private
-        for name, asked in self._recursion.groups.items():
+        for name, asked in self._program.groups.items():
             relation = private.relations[name]
             relation.record(relation.change(wanted[asked], relation.no_rows()))
         for strategy in self._strategies:
@@ -137,11 +138,11 @@ class Recompute(Strategy):
         return {name: delta.inserted for name, delta in deltas.items()}
 
     def _begin(self) -> None:
-        """Fill the inputs: what the recursion reads, as it is after the epoch."""
+        """Fill the inputs: what the program reads, as it is after the epoch."""
         private, catalog = self._private, self._catalog
         private.meter = catalog.meter
         private.relayout()  # domains may have widened
-        for name in self._recursion.reads:
+        for name in self._program.reads:
             _copy(catalog.relations[name], private.relations[name])
         for name in self._names:
             _copy(catalog.given[name], private.given[name])

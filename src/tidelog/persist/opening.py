@@ -65,8 +65,8 @@ def _open(files: Files, lock: WriterLock, settings: Settings, engine: KernelEngi
     if manifest.program.strip() == engine.program.text.strip():
         try:
             return StateWriter.open(files, lock, settings, engine, manifest)
-        except OtherShapeError:
-            why = "this version of Tidelog stores the relations in another way"
+        except OtherShapeError as other:
+            why = str(other)
     elif settings.on_program_change == "rebuild":
         why = "the program has changed"
     else:

@@ -18,7 +18,7 @@ from tidelog.durable.files import Files
 from tidelog.durable.log_reading import read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.durable.saved import load_index
-from tidelog.engine.state import OtherShapeError, restore_relations
+from tidelog.engine.state import OtherShapeError, restore_relations, strategies_of
 from tidelog.errors import StateError, UsageError
 from tidelog.logic.program import Program
 from tidelog.persist.replay import net_change, restore_entries_of
@@ -93,9 +93,10 @@ class StateReader:
     def _load(self, manifest: Manifest) -> None:
         """Read the snapshot."""
         program = Program.parse(manifest.program, manifest.program_name)
-        catalog = Catalog(planned(program), Codec(program.records))
-        catalog.has_reducts = False
         saved = load_index(self._files, manifest.snapshot)
+        strategies = strategies_of(saved, program)
+        catalog = Catalog(planned(program, strategies), Codec(program.records))
+        catalog.has_reducts = False
         arrays = Arrays(self._files, manifest.identity, verify=self._verify)
         try:
             restore_relations(catalog, saved, arrays, rows_only=True)

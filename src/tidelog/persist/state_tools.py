@@ -19,7 +19,7 @@ from tidelog.durable.manifest import Manifest
 from tidelog.durable.places import Place
 from tidelog.durable.saved import SavedSnapshot, load_index
 from tidelog.engine.kernel import KernelEngine
-from tidelog.engine.state import OtherShapeError
+from tidelog.engine.state import OtherShapeError, strategies_of
 from tidelog.errors import StateError, UsageError, did_you_mean
 from tidelog.io.tabular import Records, RowReader, to_arrow
 from tidelog.logic.program import Program
@@ -138,7 +138,8 @@ def _compare(
     """Return the differences between a state and an evaluation of its program on its given rows."""
     given = read_given(files, manifest)
     arrays = Arrays(files, manifest.identity)
-    held = KernelEngine.empty(given.program)
+    strategies = strategies_of(saved, given.program)
+    held = KernelEngine.empty(given.program, strategies=strategies)
     try:
         held.restore(saved, arrays)
     except OtherShapeError:
@@ -147,7 +148,7 @@ def _compare(
     held.resume(saved)
     if records:
         replay(held, records)
-    fresh = KernelEngine(given.program, given.rows, expects_updates=False)
+    fresh = KernelEngine(given.program, given.rows, expects_updates=False, strategies=strategies)
     problems = []
     for name in given.program.relations:
         found, wanted = held.levels_and_counts(name), fresh.levels_and_counts(name)
@@ -171,7 +172,9 @@ def compact(path: str | Path, retain_epochs: int = 0) -> None:
     """Merge all runs, write a snapshot, and remove the log except `retain_epochs`."""
     files = Files(path)
     manifest = _manifest(files)
-    engine = KernelEngine.empty(Program.parse(manifest.program, manifest.program_name))
+    program = Program.parse(manifest.program, manifest.program_name)
+    strategies = strategies_of(load_index(files, manifest.snapshot), program)
+    engine = KernelEngine.empty(program, strategies=strategies)
     with closing(open_state(files, Settings(), engine, {})) as writer:
         writer.compact(retain_epochs)
 

@@ -245,7 +245,7 @@ class AggregateLowering:
                 return relation, kept  # it exists already
         name = self._whole.fresh_relation(f"{self._head}@wanted", types)
         read = name
-        if feeds:  # the recursion must not depend on what it wants (GroupedRecursion)
+        if feeds:  # the recursion must not depend on what it wants (ReevaluatedProgram)
             read = self._whole.fresh_relation(f"{self._head}@groups", types)
             self._whole.groups[read] = name
         # The rule itself has the same literals. It decides whether their failures are errors.

@@ -25,8 +25,8 @@ Some constructs become relations of their own, with `@` in their names:
   Groups without a value are a relation, and so are the rows in which that is an error
   (plan/failure_rules.py).
 - If only a recursion binds the groups of an aggregate in its own rules, and the source depends on
-  them, the wanted groups and the computed groups become two relations (`GroupedRecursion` in
-  plan/lowered.py).
+  them, the wanted groups and the computed groups become two relations (`ReevaluatedProgram`
+  in plan/lowered.py).
 """
 
 from __future__ import annotations
@@ -61,21 +61,27 @@ from tidelog.plan.body import (
 )
 from tidelog.plan.externals import UNORDERED, needs_python
 from tidelog.plan.folding import folded
-from tidelog.plan.lowered import Aggregation, GroupedRecursion, Layer, Lowered, facts_of
+from tidelog.plan.forced import ForcedStrategies
+from tidelog.plan.lowered import Aggregation, Layer, Lowered, ReevaluatedProgram, facts_of
 from tidelog.plan.redundant import without_unused_columns
 from tidelog.plan.siblings import without_aggregates
 from tidelog.source import Span
 from tidelog.values.types import NUMBER, Row, Type
 
+_WHY_RECOMPUTED = "an aggregate in it is grouped by what only its recursion binds"
 
-def lower(program: p.Program) -> Lowered:
-    """Return the program in the kernel's terms."""
-    return _Lowering(program).run()
+
+def lower(program: p.Program, forced: ForcedStrategies | None = None) -> Lowered:
+    """Return the program in the kernel's terms; `forced` are the forced strategies, if not its own.
+
+    A join tree is a later choice (plan/planned.py).
+    """
+    return _Lowering(program, forced or ForcedStrategies(program)).run()
 
 
 class _Lowering:
-    def __init__(self, program: p.Program) -> None:
-        self._program = program
+    def __init__(self, program: p.Program, forced: ForcedStrategies) -> None:
+        self._program, self._forced = program, forced
         self.relations: dict[str, tuple[Type, ...]] = {
             name: tuple(c.type for c in relation.columns)
             for name, relation in program.relations.items()
@@ -208,11 +214,20 @@ class _Lowering:
             every = names.union(*(needs[name] for name in names))
             whole.update(dict.fromkeys(names, every))
         return tuple(
-            self._layer(names, needs)
+            self._with_strategy(self._layer(names, needs))
             if self.groups.keys().isdisjoint(names)
             else self._grouped_layer(names, needs)
             for names in components(whole)
         )
+
+    def _with_strategy(self, layer: Layer) -> Layer:
+        """Return a layer that is maintained by the strategy that is forced, if one is."""
+        if not layer.rules or (strategy := self._forced.of(layer.relations)) is None:
+            return layer
+        if strategy == "recompute":
+            return Layer(layer.relations, (), True, None, self._private([layer]), strategy=strategy)
+        recursive = layer.recursive or strategy == "elastic"
+        return replace(layer, recursive=recursive, strategy=strategy)
 
     def _needs(self) -> dict[str, set[str]]:
         """Return what each relation reads. Failed groups count as part of the result relation."""
@@ -263,14 +278,20 @@ class _Lowering:
     def _grouped_layer(self, names: tuple[str, ...], needs: Mapping[str, set[str]]) -> Layer:
         own = {name: needs[name].intersection(names) for name in names}
         layers = [self._layer(part, own) for part in components(own)]
+        visible = tuple(filter(self._is_visible, names))
+        self._forced.refuse_others(visible, "recompute", _WHY_RECOMPUTED)
+        strategy = self._forced.of(visible)
+        return Layer(visible, (), True, recompute=self._private(layers), strategy=strategy)
+
+    def _private(self, layers: Sequence[Layer]) -> ReevaluatedProgram:
+        """Return layers as a program of their own; what they read from others is its input."""
         known = {name for layer in layers for name in layer.relations}
         reads = {atom.relation for layer in layers for rule in layer.rules for atom in rule.atoms}
         reads |= {layer.aggregation.source for layer in layers if layer.aggregation is not None}
         inputs = [Layer((name,), (), False) for name in self.relations if name in reads - known]
         program = Lowered(self._types(known | reads), (*inputs, *layers), {})
         groups = {name: wanted for name, wanted in self.groups.items() if name in known}
-        recursion = GroupedRecursion(program, MappingProxyType(groups), frozenset(reads - known))
-        return Layer(tuple(filter(self._is_visible, names)), (), True, recompute=recursion)
+        return ReevaluatedProgram(program, MappingProxyType(groups), frozenset(reads - known))
 
     def _types(self, names: Iterable[str]) -> Mapping[str, tuple[Type, ...]]:
         """Return some relations with the types of their columns, in the order they were made."""

@@ -58,14 +58,15 @@ class Aggregation:
 class Layer:
     """Relations that depend on each other, and what derives them.
 
-    That is rules, or an aggregation, or, in `recompute`, a recursion with aggregates of its own.
+    That is rules, or an aggregation, or, in `recompute`, a program of its own that is re-evaluated.
     """
 
     relations: tuple[str, ...]
     rules: tuple[LoweredRule, ...]
     recursive: bool
+    """Whether the relations are computed to a fixpoint: level by level, with counts."""
     aggregation: Aggregation | None = None
-    recompute: GroupedRecursion | None = None
+    recompute: ReevaluatedProgram | None = None
     judges: bool = False
     """Whether the relation has rows only where something has failed (plan/failure_rules.py)."""
     errors_of: str | None = None
@@ -74,6 +75,8 @@ class Layer:
     """What the rules do, if they keep the rows of a guard that have a partner (plan/theta/)."""
     tree: TreeView | None = None
     """How the relation is maintained without storing its rows, if it is (plan/theta/)."""
+    strategy: str | None = None
+    """The strategy that the program or the caller forces; None leaves the choice to the planner."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ class Lowered:
     """The relations that hold the facts of the program (`facts_of`), with their rows."""
 
     def every_layer(self) -> Iterator[Layer]:
-        """Yield all layers, those of the programs within grouped recursions as well."""
+        """Yield all layers, those of the programs that are re-evaluated as well."""
         for layer in self.layers:
             yield layer
             if layer.recompute is not None:
@@ -137,8 +140,10 @@ def given_of(relation: str) -> str:
 
 
 @dataclass(frozen=True)
-class GroupedRecursion:
-    """A recursion that binds the groups of its own aggregates.
+class ReevaluatedProgram:
+    """Layers that are re-evaluated as a program of their own when something they read changes.
+
+    That is a layer for which it is forced, or a recursion that binds the groups of its aggregates:
 
         p(y) :- p(x), n = count : { e(z), z > x }, y = x + n.
 
@@ -155,7 +160,7 @@ class GroupedRecursion:
     """
 
     program: Lowered
-    """The layers of the recursion. The relations that it reads are inputs, without rules."""
+    """The layers. The relations that they read from others are inputs, without rules."""
     groups: Mapping[str, str]
     """For each relation of groups that are computed that of the groups that are wanted."""
     reads: frozenset[str]

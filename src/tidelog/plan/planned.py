@@ -5,13 +5,28 @@ Everything that reads or writes a state plans the program here, so that all agre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelog.logic.program import Program
+from tidelog.logic.strategies import Refusal
+from tidelog.plan.forced import NOTHING_FORCED, ForcedStrategies
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Lowered
-from tidelog.plan.theta.choice import with_trees
+from tidelog.plan.theta.choice import NAME as TREE
+from tidelog.plan.theta.choice import Refused, tree_shape, with_trees
 
 
-def planned(program: Program) -> Lowered:
-    """Return the program in the kernel's terms, with a choice for each relation."""
+def planned(program: Program, strategies: Mapping[str, str] = NOTHING_FORCED) -> Lowered:
+    """Return the program in the kernel's terms, with a choice for each relation.
+
+    `strategies` has strategies that the caller forces, by relation, beside those of the program.
+    """
+    forced = ForcedStrategies(program, strategies)
     functional = frozenset(r.name for r in program.relations.values() if r.functional)
-    return with_trees(lower(program), functional)
+    found = with_trees(lower(program, forced), functional)
+    for layer in found.layers:
+        if layer.strategy == TREE and layer.tree is None:
+            shape, name = tree_shape(found, layer, functional), layer.relations[0]
+            assert isinstance(shape, Refused)
+            raise forced.error(name, Refusal(f"`{TREE}` cannot maintain `{name}`: {shape.why}"))
+    return found

@@ -46,10 +46,15 @@ def sharded_program(program: p.Program, sharding: Sharding, is_here: IsHere) -> 
         for variant in sharding.variants_of(fact.relation)
         if is_here(variant, fact.row)
     )
+    views = {
+        sharding.name_of(variant): replace(view, relation=sharding.name_of(variant))
+        for view in program.views.values()
+        for variant in sharding.variants_of(view.relation)
+    }
     strata = stratify(relations, tuple(rules), Diagnostics())
     return replace(
         program, relations=relations, facts=facts, rules=tuple(rules), strata=strata,
-        directives=(), views={}, notes=(),
+        directives=(), views=views, notes=(),
     )  # fmt: skip
 
 

@@ -41,13 +41,10 @@ class Refused:
     why: str
 
 
-def with_trees(
-    lowered: Lowered, stored: Collection[str] = (), forced: Collection[str] = ()
-) -> Lowered:
-    """Return the program with join trees where they serve.
+def with_trees(lowered: Lowered, stored: Collection[str] = ()) -> Lowered:
+    """Return the program with join trees where they serve, or are forced.
 
-    `stored` are relations whose rows must be stored. `forced` are those that a join tree maintains
-    even without an inequality.
+    `stored` are relations whose rows must be stored.
     """
     relations: dict[str, tuple[Type, ...]] = dict(lowered.relations)
 
@@ -65,7 +62,7 @@ def with_trees(
         layer, left = left[0], left[1:]
         name = layer.relations[0]
         current = replace(lowered, layers=(*done, layer, *left))
-        shape = tree_shape(current, layer, stored, is_forced=name in forced, ignores_readers=True)
+        shape = tree_shape(current, layer, stored, ignores_readers=True)
         if isinstance(shape, Refused) or not can_take_its_place(left, name, *layer.rules):
             done.append(layer)
             continue
@@ -86,18 +83,16 @@ def with_trees(
 
 
 def tree_shape(
-    lowered: Lowered,
-    layer: Layer,
-    stored: Collection[str] = (),
-    *,
-    is_forced: bool = False,
-    ignores_readers: bool = False,
+    lowered: Lowered, layer: Layer, stored: Collection[str] = (), *, ignores_readers: bool = False
 ) -> JoinShape | Refused:
     """Return the shape of a layer's join if a tree maintains it, or why none does.
 
-    With `ignores_readers` it does not matter that rules look up its rows.
+    If it is forced, the join need not have an inequality. With `ignores_readers` it does not matter
+    that rules look up its rows.
     """
     name = layer.relations[0]
+    if layer.strategy not in (None, NAME):
+        return Refused(f"`{layer.strategy}` is forced")
     if layer.aggregation is not None:
         return Refused("it is an aggregate")
     if layer.recursive or layer.recompute is not None:
@@ -112,7 +107,7 @@ def tree_shape(
     query = theta_query(rule)
     if query is None or rule.on_failure is not OnFailure.RAISE:
         return Refused("its rule is not a plain join of positive atoms")
-    if not is_forced and not query.joins_by_inequality:
+    if layer.strategy != NAME and not query.joins_by_inequality:
         return Refused("no inequality relates two of its atoms")
     if any(isinstance(c, Filter) for c in rule.conditions):
         return Refused("Python tests one of its conditions")
