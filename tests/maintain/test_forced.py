@@ -83,6 +83,36 @@ def test_directive_and_argument_force_a_strategy(strategy: str) -> None:
         assert set(tx.changes["two"].deleted) == {(1, 4)}
 
 
+def test_a_join_tree_is_forced_and_forbidden() -> None:
+    text = """
+        .decl edge(x: number, y: number)
+        .decl two(x: number, y: number, z: number)
+        two(x, y, z) :- edge(x, y), edge(y, z).
+        .decl up(x: number, y: number, z: number)
+        up(x, y, z) :- edge(x, y), edge(x, z), y < z.
+    """
+    usual = tidelog.Database(text)
+    other = tidelog.Database(text, strategy={"two": "theta-tree", "up": "counting"})
+    assert [strategy_of(kernel_of(usual), name) for name in ("two", "up")] == [
+        "counting", "theta-tree",
+    ]  # fmt: skip
+    assert [strategy_of(kernel_of(other), name) for name in ("two", "up")] == [
+        "theta-tree", "counting",
+    ]  # fmt: skip
+    for edges in ([(1, 2), (2, 3), (1, 3)], [(1, 4), (2, 5), (4, 1)]):
+        for db in (usual, other):
+            with db.transaction() as tx:
+                tx.insert("edge", edges)
+        for name in ("two", "up"):
+            assert set(usual.view(name)) == set(other.view(name)) != set()
+    lines = other.explain().splitlines()
+    assert any(line.startswith("  maintained by theta-tree: forced; the default") for line in lines)
+    assert any(
+        line.startswith("  maintained by counting: forced; the default is theta-tree")
+        for line in lines
+    )
+
+
 def test_the_argument_goes_before_the_directive() -> None:
     db = tidelog.Database(TWO + '.view two(strategy="elastic")', strategy={"two": "recompute"})
     assert strategy_of(kernel_of(db), "two") == "recompute"
