@@ -161,6 +161,16 @@ def explain(
             "--shards", min=1, help="Also show how rows are distributed over this many shards."
         ),
     ] = None,
+    dot: Annotated[
+        bool,
+        typer.Option(
+            "--dot", help="Print a graph for Graphviz instead: the join trees of VIEW, or strata."
+        ),
+    ] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Write a picture of the join trees of VIEW."),
+    ] = None,
 ) -> None:
     r"""Show how a program is computed: strata, how each is maintained and why, and its joins.
 
@@ -170,7 +180,13 @@ def explain(
     \b
     tidelog explain reach.dl
     tidelog explain reach.dl reach --plans
+    tidelog explain fraud.dl tried --svg tried.svg
     """
+    if dot or svg is not None:
+        from tidelog.cli.pictures import draw_program
+
+        draw_program(program, view, dot=dot, svg=svg)
+        return
     from tidelog.cli.source import explain_program
 
     explain_program(program, view, plans=plans, engine=engine.value, shards=shards)

@@ -24,7 +24,8 @@ from tidelog.plan.planned import planned
 from tidelog.plan.theta.choice import Refused, tree_shape
 from tidelog.plan.theta.drawing import drawn
 from tidelog.plan.theta.join_tree import analyse_joins
-from tidelog.plan.theta.query import theta_query
+from tidelog.plan.theta.picture import TreePicture, tree_picture
+from tidelog.plan.theta.query import ThetaQuery, theta_query
 from tidelog.store.catalog import Catalog
 from tidelog.store.codec import Codec
 
@@ -162,11 +163,23 @@ class KernelDetails:
 
         It says how the result could be represented. The strategy is that of the relation.
         """
-        query = theta_query(rule, words.condition, lambda number: words.atom(rule.atoms[number]))
+        query = _query(words, rule)
         if query is None or not query.joins_by_inequality:
             return []
         title, *tree = drawn(analyse_joins(query))
         return [f"shape: {title}", *(f"  {line}" for line in tree)]
+
+    def join_trees(self, relation: str) -> list[TreePicture]:
+        """Return pictures of the joins of positive atoms by which a relation is derived."""
+        found = []
+        layer = self._layer_of[relation]
+        rules = _rules(layer) if layer.tree is None else iter([layer.tree.whole])
+        for rule in rules:
+            words = self._words(rule)
+            query = _query(words, rule) if rule.head.relation == relation else None
+            if query is not None and len(query.atoms) > 1:
+                found.append(tree_picture(words.rule(), query))
+        return found
 
     def _words(self, rule: LoweredRule) -> RuleWords:
         return RuleWords(rule, self._catalog.lowered.relations, self._program.records)
@@ -297,6 +310,10 @@ class _Imagined(Catalog):
 def _has_inequality(rule: LoweredRule) -> bool:
     query = theta_query(rule)
     return query is not None and query.joins_by_inequality
+
+
+def _query(words: RuleWords, rule: LoweredRule) -> ThetaQuery | None:
+    return theta_query(rule, words.condition, lambda number: words.atom(rule.atoms[number]))
 
 
 def _rules(layer: Layer) -> Iterator[LoweredRule]:

@@ -9,4 +9,6 @@ Voigt, Lehner), sections 3 and 6. No strategy uses it yet; `tidelog explain --pl
     acyclic_part.py   for a cyclic query, the predicates that its tree leaves out
     binary.py         a tree whose nodes have two children at most
     drawing.py        a tree as text
+    picture.py        what a picture of a tree shows
+    dot.py, svg.py    pictures: for Graphviz, and without it
 """

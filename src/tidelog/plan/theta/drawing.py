@@ -39,7 +39,7 @@ def described(shape: JoinShape, part: AcyclicPart | None) -> str:
     if part is None:
         return f"{because}: there is no join tree"
     filters = ", ".join(p.text for p in part.filters)
-    return f"{because}: the tree is without {filters}, which would filter its rows"
+    return f"{because}: its tree is without {filters}, by which its rows are filtered"
 
 
 def _lines(node: TreeNode, shape: JoinShape) -> Iterator[str]:
