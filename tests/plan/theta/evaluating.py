@@ -38,8 +38,8 @@ def random_database(query: ThetaQuery, rng: Random) -> list[Rows]:
     return [
         Counter(
             {
-                tuple(rng.randrange(4) for _ in atom): rng.randint(1, 2)
-                for _ in range(rng.randrange(6))
+                tuple(rng.randrange(3) for _ in atom): rng.randint(1, 2)
+                for _ in range(rng.randrange(8))
             }
         )
         for atom in query.atoms

@@ -170,4 +170,5 @@ def test_results_from_trees() -> None:
             assert from_tree(shape, tree, database, arbitrary) == expected
         frontier = replace(shape.query, output=shape.frontier)
         assert analyse_joins(frontier).is_free_connex
-    assert min(seen["free-connex"], seen["not free-connex"], seen["with results"]) > CASES // 20
+    assert seen["not free-connex"] > CASES // 60
+    assert min(seen["free-connex"], seen["with results"]) > CASES // 20
