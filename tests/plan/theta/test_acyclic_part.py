@@ -73,7 +73,6 @@ def test_random_queries(most_tried: int, monkeypatch: pytest.MonkeyPatch) -> Non
             assert (len(part.filters), len(part.shape.frontier)) == fewest
         _check_rows(given, part, rng)
     print(dict(seen))
-    assert seen["none"] > CASES // 100
     assert seen["0 left out"] > CASES // 10
     assert seen["1 left out"] > CASES // 30
     assert seen["2 left out"] > 0
