@@ -216,6 +216,10 @@ RULES = node(
     st.one_of(st.just(()), st.just(()), tuples_of(_PLANS, 1, 2)),
 )
 _QUALIFIERS = tuples_of(st.sampled_from(QUALIFIERS), 0, 2)
+BOUNDS = st.one_of(
+    node(s.Bound, STRINGS.map(lambda text: text.value), st.just(True)),
+    node(s.Bound, st.integers(0, 10**18).map(str), st.just(False)),
+)
 STATEMENTS = st.one_of(
     RULES,
     RULES,
@@ -239,6 +243,7 @@ STATEMENTS = st.one_of(
         tuples_of(RELATION_NAMES, 1, 2),
         tuples_of(PARAMETERS),
     ),
+    node(s.RetainStatement, RELATION_NAMES, node(s.ColumnName, NAMES), BOUNDS),
     node(s.PragmaStatement, tuples_of(STRINGS.map(lambda text: text.value), 1, 2)),
 )
 MODULES = st.builds(

@@ -108,6 +108,10 @@ def test_directives() -> None:
     assert [(p.key, p.value) for p in directive.parameters] == [
         ("IO", "file"), ("filename", "x.csv"), ("rate", "2"),
     ]  # fmt: skip
+    retain = statement('.retain payment(at, "1h")')
+    assert (retain.relation.name, retain.column.name) == ("payment", "at")
+    assert (retain.bound.text, retain.bound.quoted) == ("1h", True)
+    assert statement(".retain e(n, 100)").bound.text == "100"
     assert statement('.pragma "provenance" "none"').values == ("provenance", "none")
 
 

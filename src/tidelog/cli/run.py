@@ -11,6 +11,7 @@ from tidelog.cli.stats import StepClock, print_stats
 from tidelog.database.core import Options
 from tidelog.database.database import Database, open_database
 from tidelog.database.transaction import Transaction
+from tidelog.engine.report import EpochReport
 from tidelog.errors import FactsError, did_you_mean
 from tidelog.io.changes import epoch_files, format_changes, list_epochs, read_changes
 from tidelog.io.facts import facts_path, read_facts
@@ -49,6 +50,7 @@ def run_program(
         database = open_database(program, options, given)
         clock.lap("evaluate")
         reports = [("first evaluation", database.last_epoch)]
+        _report_late(*reports[-1])
         for folder in epoch_folders:
             changes = _apply_epoch(database, folder)
             for name in program.outputs:
@@ -58,6 +60,7 @@ def run_program(
                 plan.add_text(Path("changes") / folder.name / f"{name}.changes", text)
             clock.lap(f"epoch {folder.name}")
             reports.append((f"epoch {folder.name}", database.last_epoch))
+            _report_late(*reports[-1])
     for i, directive in enumerate(program.directives):
         if directive in program.directives[:i]:
             continue  # a repeated directive has no effect
@@ -86,6 +89,13 @@ def _apply_epoch(database: Database, folder: Path) -> Transaction:
             tx.insert(name, CheckedRows(row for added, row in rows if added))
             tx.delete(name, CheckedRows(row for added, row in rows if not added))
     return tx
+
+
+def _report_late(when: str, report: EpochReport) -> None:
+    """Say which given rows `.retain` has left out."""
+    for name, count in report.late.items():
+        what = f"{count:,} row{'s' * (count != 1)} of `{name}` {'were' if count != 1 else 'was'}"
+        print(f"{when}: {what} too old to be retained, and left out", file=sys.stderr)
 
 
 def _to_stdout(directive: Directive) -> Directive:

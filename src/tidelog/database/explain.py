@@ -80,6 +80,10 @@ def explain(
 def _declared(program: Program, name: str, details: Details | None) -> str:
     count = sum(fact.relation == name for fact in program.facts)
     notes = [f"{count} fact{'s' * (count != 1)} in the program"] if count else []
+    retain = program.retained.get(name)
+    if retain is not None:
+        column = program.relations[name].columns[retain.column].name
+        notes.append(f"rows older than the newest `{column}` less {retain.bound} are deleted")
     size = details.size(name) if details is not None else ""
     notes += [size] if size else []
     return "  ".join([str(program.relations[name]), *notes])

@@ -34,6 +34,7 @@ class Transaction:
         self._open = self._used = False
         self._changes: Mapping[str, Change] | None = None
         self._ignored: Mapping[str, Ignored] = {}
+        self._late: Mapping[str, int] = {}
 
     # --- collecting ---
 
@@ -85,7 +86,7 @@ class Transaction:
                     effects = self._core.commit(*self._requested(), interrupts)
                     epoch = self._core.epoch
                     self._changes = _Changes(self._core.program, effects.changes)
-                    self._ignored = effects.ignored
+                    self._ignored, self._late = effects.ignored, effects.late
         finally:
             self._core.end()
         if epoch:
@@ -121,6 +122,11 @@ class Transaction:
     def ignored(self) -> Mapping[str, Ignored]:
         """The rows that changed nothing, by relation."""
         return self._ignored
+
+    @property
+    def late(self) -> Mapping[str, int]:
+        """How many rows were too old to be retained (`.retain`), and not inserted, by relation."""
+        return self._late
 
 
 class _Changes(Mapping[str, Change]):

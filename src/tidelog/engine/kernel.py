@@ -16,6 +16,7 @@ from tidelog.engine.functional import FunctionalCheck
 from tidelog.engine.given import Encoded, Given, change_given, find_given, fit_given
 from tidelog.engine.protocol import Effects, EpochObserver, NetChange, NoObserver, Requested
 from tidelog.engine.report import EpochReport, LayerReport
+from tidelog.engine.retention import RetainedRelations
 from tidelog.engine.state import EngineState
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.engine.tree_reads import TreeReader, relation_reader
@@ -85,6 +86,7 @@ class KernelEngine:
             if isinstance(strategy, Recompute)
             for name in layer.relations
         }
+        self._retained = RetainedRelations(program, self._catalog)
         self._functional = FunctionalCheck(program, self._catalog, recomputed)
         self.state = EngineState(program, self._catalog, self._strategies)
         """Captures and restores what is stored."""
@@ -136,7 +138,10 @@ class KernelEngine:
 
     def load(self, given: Mapping[str, Iterable[Row]]) -> None:
         """Evaluate the program on given rows."""
-        self.load_ordinals({n: self._encode(n, given.get(n, ())) for n in self._program.relations})
+        rows = {n: self._encode(n, given.get(n, ())) for n in self._program.relations}
+        rows, late = self._retained.loaded(rows)
+        self.load_ordinals(rows)
+        self.last_epoch = self.last_epoch._replace(late=late)
 
     def load_ordinals(self, given: Mapping[str, Array]) -> None:
         """Evaluate the program on given rows, as columns of ordinals."""
@@ -241,21 +246,29 @@ class KernelEngine:
             adds, removes = inserted.get(name, _NO_ROWS), deleted.get(name, _NO_ROWS)
             if isinstance(adds, CheckedTable) or isinstance(removes, CheckedTable):
                 tables.add(name)
+                if name in self._retained and adds is not _NO_ROWS and removes is not _NO_ROWS:
+                    # A row in both must not move time on.
+                    adds, removes = set(adds) - set(removes), set(removes) - set(adds)
             none = catalog.no_ordinals[name]
             encoded[name] = (
                 none if adds is _NO_ROWS else self._encode(name, adds),
                 none if removes is _NO_ROWS else self._encode(name, removes),
             )
             interrupts.check()
-        found, layers, effects = self._run_epoch(encoded, tables)
+        changes: Encoded = encoded
+        late: Mapping[str, int] = {}
+        if self._retained:
+            changes, late = self._retained.epoch(encoded)
+        found, layers, effects = self._run_epoch(changes, tables)
         self.last_epoch = EpochReport(
             self.last_epoch.epoch + 1,
             time.perf_counter() - start,
             found.inserted,
             found.deleted,
             layers,
+            late,
         )
-        return Effects(effects, found.ignored)
+        return Effects(effects, found.ignored, late)
 
     def apply_ordinals(self, encoded: Encoded) -> tuple[LayerReport, ...]:
         """Commit one epoch of given rows, as columns of ordinals; return what each layer did."""

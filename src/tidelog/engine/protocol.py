@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from tidelog.engine.reads import Reader, SetReader
@@ -70,6 +71,8 @@ class Effects(NamedTuple):
 
     changes: Mapping[str, NetChange]
     ignored: Mapping[str, Ignored]
+    late: Mapping[str, int] = MappingProxyType({})
+    """How many rows were too old to be retained, and not inserted, by relation."""
 
 
 class EpochObserver(Protocol):

@@ -11,6 +11,7 @@ from tidelog.engine.reads import SetReader
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.logic.program import Program
 from tidelog.reference import evaluate
+from tidelog.reference.retention import retained
 from tidelog.runtime.interrupts import Interrupts
 from tidelog.values.types import Row
 
@@ -26,10 +27,16 @@ class ReferenceEngine:
         start = time.perf_counter()
         self._program = program
         self._given = {name: frozenset(given.get(name, ())) for name in program.relations}
+        late = {}
+        for name, retain in program.retained.items():
+            old, _ = retained(retain, frozenset(), self._given[name])
+            self._given[name] -= old
+            late.update({name: len(old)} if old else {})
         self._rows = evaluate(program, self._given)
         rows = sum(len(self._rows[name]) for name in program.derived)
         held = sum(map(len, self._given.values()))
-        self.last_epoch = self._report(0, time.perf_counter() - start, (held, 0), (rows, 0))
+        report = self._report(0, time.perf_counter() - start, (held, 0), (rows, 0))
+        self.last_epoch = report._replace(late=late)
 
     @property
     def memory(self) -> Mapping[str, int]:
@@ -59,11 +66,15 @@ class ReferenceEngine:
         """Commit one epoch: change the given rows, evaluate, and compare."""
         start = time.perf_counter()
         given = dict(self._given)
-        ignored = {}
+        ignored, late = {}, {}
         more = less = 0
         for name in dict.fromkeys([*inserted, *deleted]):
             adds, removes = frozenset(inserted.get(name, ())), frozenset(deleted.get(name, ()))
             adds, removes = adds - removes, removes - adds
+            if name in self._program.retained:
+                old, expired = retained(self._program.retained[name], given[name], adds)
+                adds, removes = adds - old, removes | expired
+                late.update({name: len(old)} if old else {})
             unused = Ignored(frozenset(adds & given[name]), frozenset(removes - given[name]))
             if unused:
                 ignored[name] = unused
@@ -84,8 +95,9 @@ class ReferenceEngine:
             (more, less),
             (sum(len(net.inserted) for net in derived), sum(len(net.deleted) for net in derived)),
         )
+        self.last_epoch = self.last_epoch._replace(late=late)
         self._given, self._rows = given, rows
-        return Effects(changes, ignored)
+        return Effects(changes, ignored, late)
 
     def _report(
         self, epoch: int, seconds: float, given: tuple[int, int], derived: tuple[int, int]

@@ -5,6 +5,8 @@ Named tuples: each epoch makes them, and they take a sixth of the time of data c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -40,6 +42,8 @@ class EpochReport(NamedTuple):
     given_deleted: int
     layers: tuple[LayerReport, ...]
     """In the order in which they ran."""
+    late: Mapping[str, int] = MappingProxyType({})
+    """How many rows were too old when they came (`.retain`), by relation; others have none."""
 
     @property
     def touched(self) -> int:

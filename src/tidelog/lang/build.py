@@ -342,6 +342,17 @@ class Builder(Transformer[Token, Any]):
     def parameter_value(self, children: list[Token], span: Span) -> Token:
         return children[0]
 
+    def retain(self, children: list[Any], span: Span) -> s.RetainStatement:
+        return s.RetainStatement(*children[1:], span=span)
+
+    def column_name(self, children: list[Token], span: Span) -> s.ColumnName:
+        return s.ColumnName(str(children[0]), span=span)
+
+    def bound(self, children: list[Token], span: Span) -> s.Bound:
+        (token,) = children
+        quoted = token.type == "STRING"
+        return s.Bound(self._unescape(token) if quoted else str(token), quoted, span=span)
+
     def pragma(self, children: list[Any], span: Span) -> s.PragmaStatement:
         return s.PragmaStatement(
             tuple(self._unescape(token) for token in children[1:] if token is not None), span=span

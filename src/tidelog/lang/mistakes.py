@@ -38,6 +38,7 @@ DIRECTIVES = [
     ".output",
     ".printsize",
     ".view",
+    ".retain",
     ".plan",
     ".pragma",
     ".number_type",

@@ -164,6 +164,9 @@ def format_statement(statement: s.Statement) -> str:
                 f"{p.key}={format_string(p.value) if p.quoted else p.value}" for p in parameters
             )
             return f".{kind} {shown_names}" + (f"({shown})" if parameters else "")
+        case s.RetainStatement(relation, column, bound):
+            shown = format_string(bound.text) if bound.quoted else bound.text
+            return f".retain {relation.name}({column.name}, {shown})"
         case s.PragmaStatement(values):
             return " ".join([".pragma", *map(format_string, values)])
 

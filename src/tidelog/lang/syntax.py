@@ -272,6 +272,30 @@ class DirectiveStatement(Node):
 
 
 @dataclass(frozen=True)
+class ColumnName(Node):
+    """A column's name where a directive gives it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Bound(Node):
+    """How long rows are retained: a duration in quotes, or a number."""
+
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True)
+class RetainStatement(Node):
+    """`.retain payment(at, "1h")`: rows that are older than the newest one by more are deleted."""
+
+    relation: RelationName
+    column: ColumnName
+    bound: Bound
+
+
+@dataclass(frozen=True)
 class PragmaStatement(Node):
     """`.pragma "key" "value"`: accepted, without effect."""
 
@@ -313,6 +337,7 @@ Statement: TypeAlias = (
     | RecordDeclaration
     | RelationDeclaration
     | DirectiveStatement
+    | RetainStatement
     | PragmaStatement
     | RuleStatement
 )

@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from lark import Token
 
 DIRECTIVE_TOKENS = frozenset(
-    {"DECL", "TYPE", "NUMBER_TYPE", "SYMBOL_TYPE", "DIRECTIVE", "PRAGMA", "PLAN", "REFUSED"}
+    {
+        "DECL",
+        "TYPE",
+        "NUMBER_TYPE",
+        "SYMBOL_TYPE",
+        "DIRECTIVE",
+        "RETAIN",
+        "PRAGMA",
+        "PLAN",
+        "REFUSED",
+    }
 )
 OPENING = frozenset({"LPAR", "LSQB", "LBRACE"})
 CLOSING = frozenset({"RPAR", "RSQB", "RBRACE"})

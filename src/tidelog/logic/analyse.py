@@ -21,6 +21,7 @@ from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
 from tidelog.logic.program_types import ProgramTypes
 from tidelog.logic.registry import registered
 from tidelog.logic.resolve import resolve
+from tidelog.logic.retain import RetainChecker
 from tidelog.logic.safety import check_safety
 from tidelog.logic.strategies import check_views
 from tidelog.logic.stratify import stratify
@@ -70,6 +71,9 @@ def analyse(
     facts, rules = _rules(module, types, declared, aggregates, diagnostics)
     strata = stratify(declared.relations, rules, diagnostics)
     check_views(declared.views, strata, unsure, diagnostics)
+    retains = RetainChecker(declared.relations, _heads(module), {fact.relation for fact in facts})
+    for statement in declared.retains:
+        retains.check(statement, diagnostics)
     return Program(
         name=module.source.name,
         text=module.source.text,
@@ -81,6 +85,7 @@ def analyse(
         directives=tuple(declared.directives),
         views=MappingProxyType(declared.views),
         notes=tuple(declared.notes),
+        retained=MappingProxyType(retains.found),
     )
 
 

@@ -29,6 +29,8 @@ class Declarations:
     relations: dict[str, Relation] = field(default_factory=dict)
     directives: list[Directive] = field(default_factory=list)
     views: dict[str, ViewOptions] = field(default_factory=dict)
+    retains: list[s.RetainStatement] = field(default_factory=list)
+    """The `.retain` directives of relations that are declared; logic/retain.py checks them."""
     notes: list[Note] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     """Relations whose declaration was reported: rules that use them are not reported again."""
@@ -61,6 +63,11 @@ def declare(module: s.Module, types: ProgramTypes, diagnostics: Diagnostics) -> 
                 _declare_view(statement, found, diagnostics)
             case s.DirectiveStatement():
                 _declare_io(statement, found, diagnostics)
+            case s.RetainStatement(relation):
+                if _known_relation(relation, found, diagnostics) and (
+                    relation.name not in found.broken
+                ):
+                    found.retains.append(statement)
             case s.PragmaStatement(values):
                 found.notes.append(
                     Note(f"`.pragma {' '.join(values)}` has no effect", statement.span)

@@ -14,6 +14,7 @@ Everything is immutable.
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -221,6 +222,24 @@ class ViewOptions:
 
 
 @dataclass(frozen=True)
+class Retain:
+    """`.retain name(column, bound)`: rows that are older than the newest by more are deleted.
+
+    The newest time is that of all given rows, those included that the epoch inserts.
+    """
+
+    relation: str
+    column: int
+    bound: dt.timedelta | int
+    """A duration for a timestamp, whole days for a date, an integer for a number."""
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def is_too_old(self, time: Any, newest: Any) -> bool:
+        """Return whether a row with this time is not retained."""
+        return bool(newest - time > self.bound)
+
+
+@dataclass(frozen=True)
 class Note:
     """A part of the program that Tidelog accepts and ignores, for `explain`."""
 
@@ -256,6 +275,8 @@ class Program:
     directives: tuple[Directive, ...]
     views: Mapping[str, ViewOptions]
     notes: tuple[Note, ...] = ()
+    retained: Mapping[str, Retain] = field(default_factory=dict)
+    """The relations whose old rows are deleted."""
 
     @staticmethod
     def parse(text: str, name: str = "<program>") -> Program:

@@ -54,7 +54,7 @@ def sharded_program(program: p.Program, sharding: Sharding, is_here: IsHere) -> 
     strata = stratify(relations, tuple(rules), Diagnostics())
     return replace(
         program, relations=relations, facts=facts, rules=tuple(rules), strata=strata,
-        directives=(), views=views, notes=(),
+        directives=(), views=views, notes=(), retained={},
     )  # fmt: skip
 
 

@@ -6,13 +6,13 @@ made, as far as possible without the program and without Spark.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.spark.retries import Retry
+from tidelog.values.durations import EXAMPLES, duration_of
 
 MODES = ("append", "changes", "upsert", "snapshot", "debezium", "delta-changes")
 PLACEMENTS = ("auto", "driver", "sharded")
@@ -199,22 +199,16 @@ class Declaration:
     """The other arguments of `Pipeline`."""
 
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-
-
 def seconds_of(duration: str) -> float:
     """Return a duration in seconds.
 
     >>> seconds_of("10m")
     600.0
     """
-    found = _DURATION.fullmatch(duration.strip())
+    found = duration_of(duration)
     if found is None:
-        raise UsageError(
-            f"{duration!r} is not a duration\n  help: a number and a unit: 500ms, 30s, 10m, 2h, 30d"
-        )
-    return float(found[1]) * _UNITS[found[2]]
+        raise UsageError(f"{duration!r} is not a duration\n  help: a number and a unit: {EXAMPLES}")
+    return found.total_seconds()
 
 
 def one_of(what: str, value: str, known: Sequence[str]) -> None:

@@ -6,7 +6,9 @@ its rows still count.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tidelog.errors import UsageError, did_you_mean
@@ -37,12 +39,33 @@ def declared_sources(program: Program, specs: Sequence[Source]) -> list[Pipeline
     names = named([spec.name or spec.relation for spec in specs])
     for name, spec in zip(names, specs, strict=True):
         relation = relation_of(program, spec.relation, "source", "relation")
-        result.append(pipeline_source(spec, name, relation, program.records))
+        retaining = _with_retain(spec, name, program)
+        result.append(pipeline_source(retaining, name, relation, program.records))
     for source in result:
         others = [s for s in result if s.relation is source.relation and s is not source]
         if others:
             _check_shared(source, others[0])
     return result
+
+
+def _with_retain(spec: Source, name: str, program: Program) -> Source:
+    """Return a source that retains rows as the program says."""
+    retain = program.retained.get(spec.relation)
+    if retain is None:
+        return spec
+    if spec.retain:
+        raise UsageError(
+            f"source `{name}` has `retain`, and the program has `.retain {spec.relation}`"
+            "\n  help: remove one of them"
+        )
+    column = program.relations[spec.relation].columns[retain.column].name
+    if not isinstance(retain.bound, dt.timedelta):
+        raise UsageError(
+            f"`.retain {spec.relation}` is by a number, and a pipeline needs a time"
+            f"\n  help: declare `{column}` as a timestamp or a date"
+        )
+    length = f"{retain.bound / dt.timedelta(milliseconds=1):f}ms"
+    return replace(spec, retain=length, retain_by=column)
 
 
 def _check_shared(source: PipelineSource, other: PipelineSource) -> None:

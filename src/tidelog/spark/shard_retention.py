@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.engine.retention import rows_before
 from tidelog.sharding.router import Router
 from tidelog.spark.shard_routing import SourceCheck
-from tidelog.store.lookup import between, key
 
 if TYPE_CHECKING:
     from tidelog.store.relation import StoredRelation
@@ -72,17 +72,8 @@ class ShardRetention:
                         self.late[check.name] = self.late.get(check.name, 0) + late
                 if given is not None and newest != self._before.get(check.name):
                     stored = given(name)
-                    expired = _before(stored, column, bound)
+                    expired = rows_before(stored, column, bound)
                     if expired.shape[1]:
                         inserted, deleted = changes.get(name, (expired[:, :0], expired[:, :0]))
                         changes[name] = inserted, np.concatenate([deleted, expired], axis=1)
         return changes
-
-
-def _before(stored: StoredRelation, column: int, bound: int) -> Array:
-    """Return the rows whose column is less than the bound, as columns of ordinals."""
-    others = [at for at in range(len(stored.domains)) if at != column]
-    order = (column, *others)
-    start = key(stored, order, (), behind=False)
-    end = key(stored, order, (bound,), behind=False)
-    return between(stored, order, start, end).ordinals()
