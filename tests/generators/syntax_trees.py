@@ -217,8 +217,8 @@ RULES = node(
 )
 _QUALIFIERS = tuples_of(st.sampled_from(QUALIFIERS), 0, 2)
 BOUNDS = st.one_of(
-    node(s.Bound, STRINGS.map(lambda text: text.value), st.just(True)),
-    node(s.Bound, st.integers(0, 10**18).map(str), st.just(False)),
+    node(s.RetainBound, STRINGS.map(lambda text: text.value), st.just(True)),
+    node(s.RetainBound, st.integers(0, 10**18).map(str), st.just(False)),
 )
 STATEMENTS = st.one_of(
     RULES,

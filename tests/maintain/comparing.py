@@ -125,8 +125,10 @@ def must_fail(act: Callable[[], Any]) -> None:
 class Fresh:
     """Bootstraps again and again; its plans are kept, so that this is quick."""
 
-    def __init__(self, program: Program, given: Given, strategies: Strategies) -> None:
-        self._engine = KernelEngine(program, given, strategies=strategies)
+    def __init__(
+        self, program: Program, given: Given, strategies: Strategies | None = None
+    ) -> None:
+        self._engine = KernelEngine(program, given, strategies=strategies or {})
         for _, strategy in self._engine.layers:
             strategy.prepare = lambda: None  # type: ignore[method-assign]  # never updated
 

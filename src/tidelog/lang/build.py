@@ -348,10 +348,10 @@ class Builder(Transformer[Token, Any]):
     def column_name(self, children: list[Token], span: Span) -> s.ColumnName:
         return s.ColumnName(str(children[0]), span=span)
 
-    def bound(self, children: list[Token], span: Span) -> s.Bound:
+    def bound(self, children: list[Token], span: Span) -> s.RetainBound:
         (token,) = children
         quoted = token.type == "STRING"
-        return s.Bound(self._unescape(token) if quoted else str(token), quoted, span=span)
+        return s.RetainBound(self._unescape(token) if quoted else str(token), quoted, span=span)
 
     def pragma(self, children: list[Any], span: Span) -> s.PragmaStatement:
         return s.PragmaStatement(

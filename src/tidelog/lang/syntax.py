@@ -279,7 +279,7 @@ class ColumnName(Node):
 
 
 @dataclass(frozen=True)
-class Bound(Node):
+class RetainBound(Node):
     """How long rows are retained: a duration in quotes, or a number."""
 
     text: str
@@ -292,7 +292,7 @@ class RetainStatement(Node):
 
     relation: RelationName
     column: ColumnName
-    bound: Bound
+    bound: RetainBound
 
 
 @dataclass(frozen=True)
