@@ -110,17 +110,21 @@ total(k, n) :- event(_, _, k), n = count : { event(_, _, k) }.
 """
 
 
+@pytest.mark.parametrize("declared_by", ["source", "program"])
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_old_rows_are_deleted(spark: Any, tmp_path: Path, placement: str) -> None:
-    folder = Folder(tmp_path, EVENTS)
+def test_old_rows_are_deleted(spark: Any, tmp_path: Path, placement: str, declared_by: str) -> None:
+    by_source = declared_by == "source"
+    program = EVENTS if by_source else EVENTS + '.retain event(at, "2d")'
+    folder = Folder(tmp_path, program)
     keys: dict[str, Any] = {"state": tmp_path / "state", **PLACEMENTS[placement]}
-    source = folder.source("event", "csv", retain="2d", retain_by="at")
+    retain = {"retain": "2d", "retain_by": "at"} if by_source else {}
+    source = folder.source("event", "csv", **retain)
     sink = Sink("event", what="changes", path=str(tmp_path / "out"))
 
     def day(file: str, *rows: tuple[int, str]) -> tuple[int, int, int, set[int]]:
         text = "".join(f"{id},2026-03-{at},{id % 2}\n" for id, at in rows)
         folder.write(f"event/{file}", text)
-        with Pipeline(EVENTS, sources=[source], sinks=[sink], **keys) as pipeline:
+        with Pipeline(program, sources=[source], sinks=[sink], **keys) as pipeline:
             (done,) = pipeline.run(spark)
             held = {row["id"] for row in pipeline.table("event").to_pylist()}
             per_key = {row["key"]: row["n"] for row in pipeline.table("total").to_pylist()}
