@@ -62,6 +62,7 @@ class KernelEngine:
         expects_updates: bool = True,
         limits: Limits | None = None,
         strategies: Mapping[str, str] = NOTHING_FORCED,
+        codec: Codec | None = None,
     ) -> None:
         """Evaluate the program on given rows; None leaves the engine `empty`.
 
@@ -73,7 +74,8 @@ class KernelEngine:
         self.observer: EpochObserver = NoObserver()
         """It is called at the steps of each epoch."""
         functional = frozenset(r.name for r in program.relations.values() if r.functional)
-        self._catalog = Catalog(planned(program, strategies), Codec(program.records), functional)
+        codec = Codec(program.records) if codec is None else codec
+        self._catalog = Catalog(planned(program, strategies), codec, functional)
         self._catalog.meter = Meter(progress, limits)
         self._strategies = [
             (layer, strategy)
@@ -103,8 +105,12 @@ class KernelEngine:
         expects_updates: bool = True,
         limits: Limits | None = None,
         strategies: Mapping[str, str] = NOTHING_FORCED,
+        codec: Codec | None = None,
     ) -> KernelEngine:
-        """Return an engine that has evaluated nothing: `load` or `restore` has to follow."""
+        """Return an engine that has evaluated nothing: `load` or `restore` has to follow.
+
+        With `codec` it shares the dictionaries of another engine.
+        """
         return cls(
             program,
             None,
@@ -112,6 +118,7 @@ class KernelEngine:
             expects_updates=expects_updates,
             limits=limits,
             strategies=strategies,
+            codec=codec,
         )
 
     @property

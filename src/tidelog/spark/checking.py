@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,9 @@ from tidelog.spark.envelopes import SIGNS, Shape, missing_columns
 from tidelog.spark.ordering import SourceFile
 from tidelog.values.scalars import shown
 from tidelog.values.types import DATE, NUMBER, TIMESTAMP, Kind, Type
+
+if TYPE_CHECKING:
+    from tidelog.spark.failing_rows import FailingRows
 
 _DEBEZIUM = {"c": (False, True), "r": (False, True), "u": (True, True), "d": (True, False)}
 """Whether each operation needs the row before and the row after."""
@@ -169,9 +172,31 @@ class Checker:
         self._names: Mapping[int, SourceFile] = {}
 
     def check(
-        self, table: pa.Table, files: Mapping[int, SourceFile] | None = None, drift: str = ""
+        self,
+        table: pa.Table,
+        files: Mapping[int, SourceFile] | None = None,
+        drift: str = "",
+        failing: FailingRows | None = None,
     ) -> Checked:
-        """Check rows. `files` has the files by number; with `drift` all rows are bad."""
+        """Check rows. `files` has the files by number; with `drift` all rows are bad.
+
+        Rows that insert one of those in `failing` are bad, too.
+        """
+        checked = self._check(table, files, drift, {})
+        if failing is not None and len(failing):
+            reasons = failing.places(self._relation.name, checked)
+            if reasons:
+                return self._check(table, files, drift, reasons)
+        return checked
+
+    def _check(
+        self,
+        table: pa.Table,
+        files: Mapping[int, SourceFile] | None,
+        drift: str,
+        known: Mapping[int, str],
+    ) -> Checked:
+        """Check rows, of which some are known to be bad."""
         n = table.num_rows
         self._names = files or {}
         if drift:
@@ -182,6 +207,7 @@ class Checker:
         if "bad" in table.column_names and table["bad"].null_count < n:
             broken = pc.indices_nonzero(table["bad"].is_valid()).to_pylist()
             reasons = dict.fromkeys(broken, "the row cannot be parsed")
+        reasons |= known
         if self._mode == "debezium":
             return self._debezium(table, reasons)
         if self._shape.keys:

@@ -25,6 +25,9 @@ from tidelog.spark.checking import Checked
 from tidelog.values.types import Row
 
 _SIGN = "tidelog: inserted"  # a name that no column can have
+DRIFT = "drift"
+"""The item whose offset is the last schema drift of a snapshot."""
+_BAD = "bad rows"
 
 Given = CheckedTable | CheckedRows
 """Checked rows for a relation: in columns if all its columns are scalars."""
@@ -55,6 +58,13 @@ class EpochChanges:
     upserts: dict[str, ArrivedKeys] = field(default_factory=dict)
     """Rows by key, by relation; what they replace is found in the state."""
 
+    def clear(self, offsets: Mapping[str, Mapping[str, str]]) -> None:
+        """Begin again, with these offsets."""
+        self.offsets = dict(offsets)
+        for own in (self.inserted, self.deleted, self.counts, self.upserts):
+            own.clear()
+        self.late = 0
+
 
 @dataclass(frozen=True)
 class Applied:
@@ -66,6 +76,12 @@ class Applied:
     inserted: int
     """Inserted given rows."""
     deleted: int
+
+
+def note_bad_rows(changes: EpochChanges, source: str, known: Mapping[str, str], count: int) -> None:
+    """Commit how many rows of a snapshot are bad, so that the same ones are reported once."""
+    if known.get(_BAD, "0") != str(count):
+        changes.offsets[source] = {**changes.offsets[source], _BAD: str(count)}
 
 
 def table_of(rows: Given, relation: Relation, records: Records) -> pa.Table:

@@ -20,6 +20,7 @@ from tidelog.spark.declared_parts import declared_sinks, declared_sources, relat
 from tidelog.spark.driver_epoch import DriverEpochs
 from tidelog.spark.epoch_changes import EpochChanges
 from tidelog.spark.epoch_done import EpochDone
+from tidelog.spark.failing_rows import ON_RULE_ERROR
 from tidelog.spark.failures import Failures, print_report
 from tidelog.spark.job_counts import counted_jobs
 from tidelog.spark.metrics import Metrics, PipelineState
@@ -30,14 +31,13 @@ from tidelog.spark.pipeline_file import PipelineFile, read_pipeline_file
 from tidelog.spark.pipeline_loop import PipelineLoop
 from tidelog.spark.pipeline_parts import PipelineParts
 from tidelog.spark.placement_driver import DriverPlacement, with_offsets
-from tidelog.spark.placements import choose, existing, needs_driver
+from tidelog.spark.placements import choose
 from tidelog.spark.polling import Polling
 from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.replaying import Replay, Replayed
 from tidelog.spark.retained_time import RetainedTime
 from tidelog.spark.retention import Retention
 from tidelog.spark.retries import Clock, Retry
-from tidelog.spark.rule_errors import ON_RULE_ERROR
 from tidelog.spark.sink_group import SinkGroup
 from tidelog.spark.sink_run import SinkRun
 from tidelog.spark.source_files import FileSource
@@ -86,14 +86,7 @@ class Pipeline:
             },
         )  # fmt: skip
         one_of("on_rule_error", on_rule_error, ON_RULE_ERROR)
-        only = needs_driver(on_rule_error)
-        if only and placement == "auto" and shards is None and existing(self._state) is None:
-            placement = "driver"
         self.chosen = choose(self._own_program, self._state, placement, shards, sources)
-        if only and self.chosen.name != "driver":
-            raise UsageError(
-                f'{only} needs placement = "driver", and this one is {self.chosen.name}'
-            )
         self.placement = self.chosen.name
         self._sources = declared_sources(self._own_program, sources)
         self._upserts = tuple(source.upsert for source in self._sources if source.upsert)
@@ -102,8 +95,9 @@ class Pipeline:
         self._sinks = declared_sinks(self._own_program, sinks, self._state, name, text)
         views = [sink.view for sink in self._sinks]
         self._opened = OpenedState(
-            self._state, self.chosen, keyed, views, self._upserts, on_program_change, retain_epochs
-        )
+            self._state, self.chosen, keyed, views, self._upserts, on_program_change,
+            retain_epochs, on_rule_error,
+        )  # fmt: skip
         records = self._own_program.records
         retention = [
             Retention(source, time, records)

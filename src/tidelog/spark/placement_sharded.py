@@ -11,7 +11,9 @@ This process and all of Spark's workers must see the files under the same path.
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from tidelog.database.transaction import changes_of
 from tidelog.database.view import Change
 from tidelog.durable.files import Files
 from tidelog.durable.lock import WriterLock
-from tidelog.errors import StateError, UsageError
+from tidelog.errors import DataError, StateError, UsageError
 from tidelog.io.conversion import ConversionOptions
 from tidelog.io.offsets import CommittedOffsets, RowCounts
 from tidelog.io.tabular import CheckedRows, arrow_schema
@@ -32,22 +34,34 @@ from tidelog.sharding.shard_state import ShardRef
 from tidelog.sharding.sharding import Sharding
 from tidelog.sharding.views import ShardViews
 from tidelog.spark.envelopes import Shape
-from tidelog.spark.epoch_changes import Applied, EpochChanges, Given, table_of
+from tidelog.spark.epoch_changes import (
+    DRIFT,
+    Applied,
+    EpochChanges,
+    Given,
+    note_bad_rows,
+    table_of,
+)
 from tidelog.spark.epoch_input import EpochInput
 from tidelog.spark.frames import to_frame
 from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.retained_time import RETAINED, RetainedTime, newest_time, retained_offsets
-from tidelog.spark.shard_epoch import EpochWork, in_this_process
+from tidelog.spark.scattered import ScatteredChanges
+from tidelog.spark.shard_epoch import (
+    EpochWork,
+    Tables,
+    error_in_this_process,
+    in_this_process,
+)
 from tidelog.spark.shard_frames import change_in_files, view_frame
 from tidelog.spark.shard_job import BySpark, Runner, checked_answers, here
 from tidelog.spark.shard_routing import AT, SIGN, SourceCheck, routed_table
+from tidelog.spark.shard_rule_errors import FAILING, ROUNDS
 from tidelog.spark.shard_task import Work, forget, router_of
 from tidelog.spark.view_changes import ViewChange, change_of
 from tidelog.values.types import Row
 
 _CLEAN = 64  # epochs
-DRIFT = "drift"
-"""The item whose offset is the last schema drift of a snapshot."""
 
 
 class ShardedPlacement(CommittedOffsets):
@@ -65,13 +79,17 @@ class ShardedPlacement(CommittedOffsets):
         quarantine: Path | None = None,
         first_epoch: int = 0,
         upserts: Sequence[Upsert] = (),
+        finds_failing: bool = False,
     ) -> None:
-        """Open or begin a state; `quarantine` is the folder for bad rows."""
+        """Open or begin a state; `quarantine` is the folder for bad rows.
+
+        With `finds_failing`, rows on which rules fail go there, too.
+        """
         super().__init__()
         self._folder = folder.resolve()
         self._retain = retain_epochs
         self._quarantine = (quarantine or self._folder / "quarantine").resolve()
-        self._first_epoch = first_epoch
+        self._first_epoch, self._finds_failing = first_epoch, finds_failing
         self._upserts = {upsert.relation: upsert for upsert in upserts}
         self._watched = tuple(dict.fromkeys(watched))
         self._epochs = Epochs(self._folder)
@@ -90,6 +108,7 @@ class ShardedPlacement(CommittedOffsets):
         self._sides = tuple(sides) if self._last is None else self._last.sides
         self._program, self._router = router_of(program.text, program.name, self._sides)
         self._views = ShardViews(self._program, self.sharding, self._folder, self._parts)
+        self._scattered = ScatteredChanges(self._folder)
         self._check_same()
         if self._last is None:
             self._epochs.make_folders(self.sharding.grid.shards)
@@ -137,7 +156,19 @@ class ShardedPlacement(CommittedOffsets):
 
     def apply(self, changes: EpochChanges) -> Applied:
         """Commit an epoch with rows that are in this process, without Spark."""
-        checks, tables = [], {}
+        work, tables = self._routed(changes)
+        answers = in_this_process(work, tables, self.sharding.grid.shards)
+        return self._commit_answers(work.epoch, answers, changes)
+
+    def probe(self, changes: EpochChanges) -> DataError | None:
+        """Compute such an epoch and undo it; return the error of a rule, if there is one."""
+        work, tables = self._routed(changes)
+        return error_in_this_process(work, tables, self.sharding.grid.shards)
+
+    def _routed(self, changes: EpochChanges) -> tuple[EpochWork, Tables]:
+        """Return an epoch, and the rows for each shard, by number of the source."""
+        checks: list[SourceCheck] = []
+        tables: dict[int, list[tuple[int, pa.Table]]] = {}
         held = (changes.inserted, changes.deleted, changes.upserts)
         names = [n for n in self._program.relations if any(n in rows for rows in held)]
         for number, name in enumerate(names):
@@ -165,10 +196,7 @@ class ShardedPlacement(CommittedOffsets):
             tables[number] = [
                 routed for table in parts for routed in routed_table(self._router, name, table)
             ]
-        work = self._epoch_work(tuple(checks))
-        return self._commit_answers(
-            work.epoch, in_this_process(work, tables, self.sharding.grid.shards), changes
-        )
+        return self._epoch_work(tuple(checks)), tables
 
     def apply_input(
         self, epoch: EpochInput, changes: EpochChanges, before_commit: Callable[[EpochInput], None]
@@ -189,9 +217,9 @@ class ShardedPlacement(CommittedOffsets):
             )
             for p in epoch.parts
         )  # fmt: skip
-        work = self._epoch_work(checks)
+        work = replace(self._epoch_work(checks), finds_failing=self._finds_failing)
         Quarantine(self._quarantine).remove_from(work.epoch)
-        answers = self._by_spark.epoch(epoch, work)
+        answers = self._without_failing(epoch, work)
         before_commit(epoch)
         heads = [head for _, head in answers]
         for head in heads:
@@ -200,12 +228,40 @@ class ShardedPlacement(CommittedOffsets):
                 counts = RowCounts(received, received - bad, bad)
                 if received:
                     changes.counts[name] = changes.counts.get(name, RowCounts()) + counts
+        for source, _ in epoch.batches:
+            if source.spec.mode == "snapshot":
+                bad = sum(head["bad"].get(source.name, 0) for head in heads)
+                note_bad_rows(changes, source.name, self.offsets(source.name), bad)
         self._note_times(heads, changes)
         nothing = not any(any(head["given"]) or head["views"] for head in heads)
         if nothing and not any(changes.offsets.values()):
             forget()  # the same snapshot again: the files of this epoch are not named
+            Quarantine(self._quarantine).remove_from(work.epoch)
             return None
         return self._commit_answers(work.epoch, answers, changes)
+
+    def _without_failing(
+        self, epoch: EpochInput, work: EpochWork
+    ) -> list[tuple[int, dict[str, Any]]]:
+        """Let Spark do an epoch, again as long as shards find rows on which rules fail."""
+        try:
+            for _ in range(ROUNDS):
+                answers = self._by_spark.epoch(epoch, work)
+                found = [
+                    (relation, file)
+                    for _, head in answers
+                    for relation, file, _ in head.get("failing", ())
+                ]
+                if not found:
+                    return answers
+                work = replace(work, failing=(*work.failing, *found))
+        finally:
+            if work.failing:
+                shutil.rmtree(self._folder / FAILING, ignore_errors=True)
+        raise DataError(
+            f"rules still fail after {ROUNDS} rounds, each without the rows found before"
+            "\n  help: let the rules check their values, such as `x != 0`"
+        )
 
     def _note_drift(self, epoch: EpochInput, changes: EpochChanges) -> None:
         """Commit the schema drift of a snapshot, so that it is reported once."""
@@ -285,6 +341,7 @@ class ShardedPlacement(CommittedOffsets):
         )  # fmt: skip
         self._epochs.commit(committed)
         self._views.committed(views)
+        self._scattered.clear()
         self._last = committed
         self._committed.add(changes.offsets, changes.counts)
         if epoch % _CLEAN == 0:
@@ -388,15 +445,19 @@ class ShardedPlacement(CommittedOffsets):
     def change_frames(self, spark: Any, view: str, since: int) -> Iterator[ViewChange]:
         """Return the changes of a view in each epoch after `since`, for sinks.
 
-        The rows stay in the files that the tasks have written. Those of a scattered view are
-        counted in this process, to know which of them are new to the whole view.
+        The rows stay in the files that tasks have written. Those of a scattered view are counted
+        by Spark, to know which of them are new to the whole view (scattered.py).
         """
-        if self.sharding.shown[view].is_scattered:
-            for number, change in self.changes(view, since):
-                yield change_of(spark, number, change)
-            return
         relation, records = self._program.relations[view], self._program.records
         schema = arrow_schema(relation, records)
+        if self.sharding.shown[view].is_scattered:
+            if not relation.columns:  # it has one row at most
+                for number, change in self.changes(view, since):
+                    yield change_of(spark, number, change)
+                return
+            changed = {e.epoch: e.views.get(view, ()) for e in self._epochs_since(view, since)}
+            yield from self._scattered.read(spark, self._work(view=view), schema, changed)
+            return
         for epoch in self._epochs_since(view, since):
             if epoch.view_rows.get(view, 0):
                 files = [self._folder / file for file in epoch.views[view]]

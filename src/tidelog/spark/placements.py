@@ -63,11 +63,6 @@ def point_to(state: Path, name: str, folder: Path) -> None:
     replace_text(state / _POINTER, text)
 
 
-def needs_driver(on_rule_error: str) -> str:
-    """Say which setting needs the placement `driver`; empty if none does."""
-    return '`on_rule_error = "quarantine"`' if on_rule_error == "quarantine" else ""
-
-
 def choose(
     program: Program, state: Path, placement: str, shards: int | None, sources: Sequence[Source]
 ) -> Chosen:

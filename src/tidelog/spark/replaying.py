@@ -29,9 +29,8 @@ from tidelog.spark.checking import Checked, Checker
 from tidelog.spark.envelopes import encode, text_schema
 from tidelog.spark.epoch_changes import EpochChanges, net
 from tidelog.spark.frames import to_frame
-from tidelog.spark.placement_driver import DriverPlacement
 from tidelog.spark.placements import Placement
-from tidelog.spark.rule_errors import Culprits, taken_rows
+from tidelog.spark.rule_errors import find_failing, taken_rows
 from tidelog.spark.sources import PipelineSource
 from tidelog.values.types import Row
 
@@ -111,12 +110,10 @@ class Replay:
             for path in sorted((self._folder / file_name(source.name)).glob("epoch-*.jsonl"))
         ]
         changes = _changes(files)
-        here = placement if isinstance(placement, DriverPlacement) else None
-        error = here.probe(changes) if here and any(file.taken for file in files) else None
-        if error is not None and here is not None:
-            culprits = Culprits(changes, here.probe, error)
-            culprits.find()
-            failing = {(name, row) for name, row, _ in culprits.rows()}
+        error = placement.probe(changes) if any(file.taken for file in files) else None
+        if error is not None:
+            found = find_failing(changes, placement.probe, error)
+            failing = {(name, row) for name, row, _ in found}
             for file in files:
                 file.refuse(failing)
             changes = _changes(files)

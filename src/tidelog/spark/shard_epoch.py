@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.engine.last_write_wins import last_write_wins
-from tidelog.errors import TidelogError
+from tidelog.errors import DataError, TidelogError
 from tidelog.io.columns import CheckedTable, is_columnar
 from tidelog.sharding.key_relations import Upsert, is_hidden
 from tidelog.sharding.sharding import Variant
+from tidelog.spark.bisection import RULE_ERRORS
 from tidelog.spark.ordering import sorted_places
 from tidelog.spark.shard_retention import ShardRetention
 from tidelog.spark.shard_routing import AT, KEY, SIGN, SourceCheck
+from tidelog.spark.shard_rule_errors import ShardSearch, write_failing
 from tidelog.spark.shard_task import (
     Work,
     drop,
@@ -75,6 +77,10 @@ class EpochWork:
     """The folder of the quarantine."""
     newest: Mapping[str, int] = field(default_factory=dict)
     """The newest times before the epoch, of sources that forget old rows."""
+    finds_failing: bool = False
+    """Whether to look for the rows on which rules fail."""
+    failing: tuple[tuple[str, str], ...] = ()
+    """Relations, and files with their rows on which rules fail: these are left out."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do the epoch in the shard of a partition."""
@@ -127,20 +133,70 @@ def done_in(work: EpochWork, shard: int, came: Arrived) -> dict[str, Any]:
         raise
 
 
+class _ShardInput:
+    """The rows of an epoch for a shard, on top of the state that they change."""
+
+    def __init__(self, work: EpochWork, number: int, came: Arrived) -> None:
+        from tidelog.engine.kernel import KernelEngine
+
+        state = work.state
+        self.program, self.router = router_of(state.program, state.program_name, state.sides)
+        self.own_program = program_of(state.program, state.program_name, state.sides, number)
+        self.retention = ShardRetention(work.checks, work.newest, came.newest)
+        self.shard = None if state.refs is None else opened(state, number)
+        """The shard; None if it has no state yet."""
+        before = None if self.shard is None else self.shard.engine
+        self.engine = KernelEngine.empty(self.own_program) if before is None else before
+        codec = self.engine.state.codec
+        encoded = _encoded(came, work.checks, self.program, self.router, number, codec, before)
+        stored = None if before is None else before.catalog.given.__getitem__
+        self.changes = self.retention.apply(encoded, self.router, number, stored)
+        """The inserted and deleted rows of each variant, as columns of ordinals."""
+
+    @property
+    def search(self) -> ShardSearch:
+        """Looks for the rows on which rules fail."""
+        before = None if self.shard is None else self.engine
+        return ShardSearch(
+            self.program, self.router, self.engine.state.codec, self.changes, before,
+            self.own_program,
+        )  # fmt: skip
+
+    def applied(self, work: EpochWork, number: int) -> tuple[Shard, ShardDone]:
+        """Apply the rows, and write the files of the shard."""
+        from tidelog.durable.files import Files
+        from tidelog.sharding.shard_state import Shard
+
+        if self.shard is not None:
+            self.shard.watched = frozenset(work.watched)
+            return self.shard, self.shard.apply(work.epoch, self.changes)
+        self.engine.load_ordinals({name: new for name, (new, _) in self.changes.items()})
+        files = Files(Path(work.state.folder) / "shards" / str(number))
+        return Shard.create(files, work.state.identity, self.engine, work.epoch)
+
+
+def error_in(work: EpochWork, shard: int, came: Arrived) -> DataError | None:
+    """Compute the epoch in a shard, and undo it; return the error of a rule, if there is one."""
+    try:
+        return _ShardInput(work, shard, came).search.whole()
+    finally:
+        drop((work.state.identity, shard))
+
+
 def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
     state = work.state
-    program, router = router_of(state.program, state.program_name, state.sides)
+    epoch = _ShardInput(work, number, came)
+    try:
+        shard, done = epoch.applied(work, number)
+    except RULE_ERRORS as error:
+        if not work.finds_failing:
+            raise
+        found = epoch.search.find(error)
+        drop((state.identity, number))
+        folder = Path(state.folder)
+        return {"failing": write_failing(folder, work.epoch, number, epoch.program, found)}
+    router, retention = epoch.router, epoch.retention
     counting = router.sharding.grid.counts
-    retention = ShardRetention(work.checks, work.newest, came.newest)
-    if state.refs is None:
-        shard, done = _bootstrap(work, number, program, router, came, retention)
-    else:
-        shard = opened(state, number)
-        shard.watched = frozenset(work.watched)
-        encoded = _encoded(shard, came, work.checks, program, router, number)
-        stored = shard.engine.catalog.given
-        encoded = retention.apply(encoded, router, number, stored.__getitem__)
-        done = shard.apply(work.epoch, encoded)
     keep(state, number, shard)
     given = [0, 0]
     for name, variant in router.sharding.shown.items():
@@ -172,57 +228,33 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
     return answer
 
 
-def _bootstrap(
-    work: EpochWork,
-    number: int,
-    program: Program,
-    router: Router,
-    came: Arrived,
-    retention: ShardRetention,
-) -> tuple[Shard, ShardDone]:
-    from tidelog.durable.files import Files
-    from tidelog.engine.kernel import KernelEngine
-    from tidelog.sharding.shard_state import Shard
-
-    state = work.state
-    own = program_of(state.program, state.program_name, state.sides, number)
-    engine = KernelEngine.empty(own)
-    pieces = _pieces(came, work.checks, program, router, number, engine.state.codec)
-    encoded = {name: last_write_wins(found) for name, found in pieces.items()}
-    encoded = retention.apply(encoded, router, number, None)
-    given = {name: inserted for name, (inserted, _) in encoded.items()}
-    tables = {n: came.tables[n] for n in came.tables if work.checks[n].shape.keys}
-    shard = _Upserts(program, router, number, engine.state.codec, None)
-    given |= {n: rows for n, (rows, _) in shard.changes(tables, work.checks).items()}
-    engine.load_ordinals(given)
-    files = Files(Path(state.folder) / "shards" / str(number))
-    return Shard.create(files, state.identity, engine, work.epoch)
-
-
 def _encoded(
-    shard: Shard,
     came: Arrived,
     checks: Sequence[SourceCheck],
     program: Program,
     router: Router,
     number: int,
+    codec: Codec,
+    engine: KernelEngine | None,
 ) -> dict[str, tuple[Array, Array]]:
-    """Return the inserted and deleted rows of each variant, as columns of ordinals."""
-    pieces = _pieces(came, checks, program, router, number, shard.engine.state.codec)
+    """Return the inserted and deleted rows of each variant, as columns of ordinals.
+
+    `engine` has the state before the epoch; None if there is none yet.
+    """
+    pieces = _pieces(came, checks, program, router, number, codec)
+    encoded = {name: last_write_wins(found) for name, found in pieces.items()}
     snapshots = {check.relation for check in checks if check.mode == "snapshot" and not check.drift}
-    encoded = {}
-    for name, found in pieces.items():
-        encoded[name] = last_write_wins(found)
     sharding = router.sharding
-    for relation in snapshots:  # the only source of its relation
+    for relation in snapshots if engine is not None else ():  # the only source of its relation
+        assert engine is not None
         for variant in sharding.variants_of(relation):
             name = sharding.name_of(variant)
-            given = shard.engine.catalog.given[name]
+            given = engine.catalog.given[name]
             before = given.ordinals(given.rows())
             now = encoded[name][0] if name in encoded else before[:, :0]
             encoded[name] = _difference(before, now)
     tables = {n: came.tables[n] for n in came.tables if checks[n].shape.keys}
-    upserts = _Upserts(program, router, number, shard.engine.state.codec, shard.engine)
+    upserts = _Upserts(program, router, number, codec, engine)
     return encoded | upserts.changes(tables, checks)
 
 
@@ -361,18 +393,27 @@ def _ordinals(rows: pa.Table, program: Program, name: str, codec: Codec) -> Arra
     return codec.encode_rows(list(rows_of(rows, relation, program.records)), types)
 
 
+Tables = Mapping[int, Sequence[tuple[int, "pa.Table"]]]
+"""Rows by number of the source: shards, and what each of them needs."""
+
+
 def in_this_process(
-    work: EpochWork, tables: Mapping[int, Sequence[tuple[int, pa.Table]]], shards: int
+    work: EpochWork, tables: Tables, shards: int
 ) -> list[tuple[int, dict[str, Any]]]:
-    """Do the epoch in all shards, one after the other; `tables` has rows by source and shard."""
-    found = []
-    for shard in range(shards):
-        came = Arrived(
-            {
-                source: own
-                for source, parts in tables.items()
-                if (own := [table for number, table in parts if number == shard])
-            }
-        )
-        found.append((shard, done_in(work, shard, came)))
+    """Do the epoch in all shards, one after the other."""
+    return [(shard, done_in(work, shard, _came(tables, shard))) for shard in range(shards)]
+
+
+def error_in_this_process(work: EpochWork, tables: Tables, shards: int) -> DataError | None:
+    """Compute the epoch in all shards, and undo it; return the first error of a rule, if any."""
+    errors = (error_in(work, shard, _came(tables, shard)) for shard in range(shards))
+    return next((error for error in errors if error is not None), None)
+
+
+def _came(tables: Tables, shard: int) -> Arrived:
+    found = Arrived()
+    for source, parts in tables.items():
+        own = [table for number, table in parts if number == shard]
+        if own:
+            found.tables[source] = own
     return found

@@ -65,7 +65,7 @@ class BySpark:
         else:
             route = RouteRows(
                 state.program, state.program_name, state.sides, work.checks, epoch.files(),
-                frame.columns,
+                frame.columns, state.folder, work.failing,
             )  # fmt: skip
             sent = frame.frame.mapInArrow(route, shard_routing.SCHEMA)
             routed = sent.repartitionById(count, F.col("shard"))

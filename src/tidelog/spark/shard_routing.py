@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tidelog.sharding.router import Router
     from tidelog.spark.checking import Checked, Checker
+    from tidelog.spark.failing_rows import FailingRows
     from tidelog.spark.union import Columns
 
 SCHEMA = "shard int, source int, received long, bad string, newest long, data binary"
@@ -64,6 +65,10 @@ class RouteRows:
     checks: tuple[SourceCheck, ...]
     files: Mapping[int, SourceFile]
     columns: Columns
+    folder: str = ""
+    """The folder of the state."""
+    failing: tuple[tuple[str, str], ...] = ()
+    """Relations, and files with their rows on which rules fail (shard_rule_errors.py)."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what goes to each shard."""
@@ -111,11 +116,17 @@ class _Routing:
         self._checks = {check.tag: (i, check) for i, check in enumerate(task.checks)}
         self._checkers: dict[int, Checker] = {}
         self._shards = count_of(task.sides)
+        self._failing: FailingRows | None = None
+        if task.failing:
+            from tidelog.spark.shard_rule_errors import read_failing
+
+            self._failing = read_failing(task.folder, task.failing, self._program)
 
     def parts(self, tag: int, rows: pa.Table) -> Iterator[Sent]:
         """Yield what goes to each shard."""
         number, check = self._checks[tag]
-        checked = self._checker(tag, check).check(rows, self._task.files, check.drift)
+        checker = self._checker(tag, check)
+        checked = checker.check(rows, self._task.files, check.drift, self._failing)
         bad = json.dumps([asdict(row) for row in checked.bad], default=str) if checked.bad else None
         yield number % self._shards, number, checked.received, bad, None, b""
         table = self._accepted(check, checked, rows)

@@ -169,7 +169,7 @@ def write_changes(
     delta = done.changes[name]
     deleted, inserted = delta.deleted.shape[1], delta.inserted.shape[1]
     rows = pa.concat_tables(
-        [_arrow(shard, name, delta.deleted), _arrow(shard, name, delta.inserted)]
+        [arrow_rows(shard, name, delta.deleted), arrow_rows(shard, name, delta.inserted)]
     )
     if not shard.engine.program.relations[name].columns:
         rows = rows.select([])
@@ -191,7 +191,7 @@ def read_view(work: Work, number: int) -> Iterator[bytes]:
 
 def count_view(work: Work, number: int) -> int:
     """Return how many rows a view takes from a shard."""
-    shard = _shown(work, number)
+    shard = shown_shard(work, number)
     return 0 if shard is None else len(shard.engine.reader(work.view))
 
 
@@ -199,7 +199,7 @@ def view_tables(work: Work, number: int) -> Iterator[pa.Table]:
     """Yield the rows that a view takes from a shard, in tables of limited size."""
     from tidelog.engine.tree_reads import stored_rows
 
-    shard = _shown(work, number)
+    shard = shown_shard(work, number)
     if shard is None:
         return
     catalog = shard.engine.catalog
@@ -209,10 +209,10 @@ def view_tables(work: Work, number: int) -> Iterator[pa.Table]:
         stored = stored_rows(catalog, shard.engine.program.relations[work.view])
         rows = stored.ordinals(stored.rows())
     for start in range(0, rows.shape[1], _CHUNK):
-        yield _arrow(shard, work.view, rows[:, start : start + _CHUNK])
+        yield arrow_rows(shard, work.view, rows[:, start : start + _CHUNK])
 
 
-def _shown(work: Work, number: int) -> Shard | None:
+def shown_shard(work: Work, number: int) -> Shard | None:
     """Return a shard in its state; None if the view takes no rows from it."""
     _, router = router_of(work.program, work.program_name, work.sides)
     variant = router.sharding.shown[work.view]
@@ -223,7 +223,8 @@ def _shown(work: Work, number: int) -> Shard | None:
     return shard
 
 
-def _arrow(shard: Shard, name: str, ordinals: Any) -> pa.Table:
+def arrow_rows(shard: Shard, name: str, ordinals: Any) -> pa.Table:
+    """Return rows of a relation, given as columns of ordinals, as a table."""
     import pyarrow as pa
 
     from tidelog.engine.arrow import arrow_column
