@@ -17,7 +17,7 @@ from pathlib import Path
 import generate
 import show
 
-EVERY = 1.5  # seconds between two files
+EVERY = 1.0  # seconds between two files
 
 
 def deliver(folder: Path, files: int, count: int, ended: threading.Event) -> None:
@@ -40,7 +40,7 @@ def main(folder: Path, files: int = 10, count: int = 2_500) -> int:
     command = [
         str(Path(sys.executable).with_name("tidelog")), "pipeline", "run",
         str(folder / "fraud.toml"),
-        "--continuous", "--until-idle", "8s", "--chart", str(chart),
+        "--continuous", "--until-idle", "4s", "--chart", str(chart),
     ]  # fmt: skip
     code = subprocess.run(command, check=False).returncode
     ended.set()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.spark.piping import PROGRAM
 from tidelog.cli.main import main
+from tidelog.cli.pipeline_run import _idle
+from tidelog.spark import Pipeline
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -70,6 +74,62 @@ def test_check_and_status_need_no_spark(
     assert "source `edge`: columns `x`, `y` missing; there are `from`, `to`" in (
         capsys.readouterr().err
     )
+
+
+def test_what_is_not_there_is_told(
+    roads: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # and Spark is not started to say it
+    for verb, word in (("refresh", "refresh"), ("replay-quarantine", "replay")):
+        assert call(monkeypatch, verb, str(roads)) == 2
+        assert f"nothing to {word}: the pipeline has no epoch yet" in capsys.readouterr().err
+    roads.write_text(FILE.replace("in/edge", "in/egde"))
+    assert call(monkeypatch, "check", str(roads)) == 0
+    assert f"no files in `{roads.parent}/in/egde` yet" in capsys.readouterr().err
+
+
+def test_a_state_that_is_in_use_is_refused_before_spark_starts(
+    roads: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with Pipeline.from_file(roads) as pipeline:
+        pipeline.open()
+        assert call(monkeypatch, "run", str(roads)) == 1
+        assert "a state belongs to one running pipeline" in capsys.readouterr().err
+
+
+def test_a_run_is_not_idle_during_an_epoch() -> None:
+    class Busy:
+        is_busy, stopped = True, 0.0
+
+        def stop(self) -> None:
+            self.stopped = time.monotonic()
+
+    pipeline = Busy()
+    with _idle(cast("Pipeline", pipeline), 0.1) as noted:
+        noted()
+        time.sleep(0.5)
+        assert not pipeline.stopped, "the epoch takes longer than that"
+        pipeline.is_busy = False
+        end = time.monotonic() + 20
+        while not pipeline.stopped and time.monotonic() < end:
+            time.sleep(0.02)
+        assert pipeline.stopped
+
+
+def test_an_interrupt_while_spark_starts_leaves_no_process(roads: Path) -> None:
+    """Ctrl-C reaches all processes of a terminal, so Spark's Java process gets it, too."""
+    words = command("run", str(roads), "--continuous")
+    running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    with running:
+        assert running.stderr is not None
+        first = running.stderr.readline()  # Java says something when it starts
+        os.killpg(running.pid, signal.SIGINT)
+        rest = first + running.stderr.read()  # until no process has it any more
+        assert running.wait(120) == 0, rest
+    assert "stopping when Spark has started; Ctrl-C again stops at once" in rest
+    assert "at org.apache.spark" not in rest
+    assert "0 epochs in this run" in rest
 
 
 def test_a_placement_that_is_not_there_is_refused_by_name(

@@ -169,6 +169,27 @@ def test_a_file_that_spark_cannot_read_is_an_error_of_ours(spark: Any, tmp_path:
         folder.run(spark, folder.source("edge", "parquet"))
 
 
+def test_a_format_that_spark_does_not_have(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for keys in ({}, {"mode": "snapshot"}):
+        with pytest.raises(UsageError, match=r"Spark has no format `cvs`\n  help: .* `csv`"):
+            folder.run(spark, folder.source("edge", "cvs", **keys))
+        (tmp_path / "state").rename(tmp_path / f"before {keys}")
+
+
+def test_a_folder_without_files_is_told(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    with folder.pipeline(folder.source("edge", "csv")) as pipeline:
+        pipeline.run(spark)
+        assert pipeline.overlooked() == [
+            f"source `edge`: there are no files in `{tmp_path}/in/edge`"
+        ]
+    folder.write("edge/a", "1,2\n")
+    with folder.pipeline(folder.source("edge", "csv")) as pipeline:
+        pipeline.run(spark)
+        assert pipeline.overlooked() == []
+
+
 def test_nulls_are_refused_or_replaced(spark: Any, tmp_path: Path) -> None:
     program = ".decl p(x: number, m: decimal(9, 2), s: symbol)\n"
     folder = Folder(tmp_path, program)

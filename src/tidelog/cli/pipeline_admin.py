@@ -37,6 +37,7 @@ def refresh_pipeline(file: Path, view: str | None, places: dict[str, str | None]
     from tidelog.spark.refreshing import refresh
 
     spec = read_pipeline_file(file)
+    _require_epoch(spec, "refresh")
     with _session(spec, places) as spark:
         done = refresh(spec, spark, view)
     for name, (missing, extra) in done.differences.items():
@@ -53,6 +54,7 @@ def refresh_pipeline(file: Path, view: str | None, places: dict[str, str | None]
 def replay_quarantine(file: Path, source: str | None, places: dict[str, str | None]) -> None:
     """Apply the rows of the quarantine that fit now, and print how many."""
     spec = read_pipeline_file(file)
+    _require_epoch(spec, "replay")
     with Pipeline.from_file(spec) as pipeline, _session(spec, places) as spark:
         done = pipeline.replay(spark, source)
     for name, left in done.left.items():
@@ -63,6 +65,17 @@ def replay_quarantine(file: Path, source: str | None, places: dict[str, str | No
         if done.epoch is None
         else f"{spec.name}: epoch {done.epoch}"
     )
+
+
+def _require_epoch(spec: PipelineFile, verb: str) -> None:
+    """Raise UsageError if a pipeline has no state, before Spark is started for nothing."""
+    from tidelog.spark.placements import existing
+
+    if existing(spec.state) is None:
+        raise UsageError(
+            f"{spec.name}: there is nothing to {verb}: the pipeline has no epoch yet"
+            "\n  help: `tidelog pipeline run` makes the first one"
+        )
 
 
 @contextmanager

@@ -55,8 +55,8 @@ def describe(done: EpochDone) -> str:
         f"{values['out']} rows out",
         *([f"lag {values['lag']}"] if values["lag"] else []),
         values["how"],
-        f"{done.jobs:,} jobs",
-        f"{done.tasks:,} tasks",
+        f"{done.jobs:,} job{'s' * (done.jobs != 1)}",
+        f"{done.tasks:,} task{'s' * (done.tasks != 1)}",
         values["time"],
     ]
     return ", ".join(parts)

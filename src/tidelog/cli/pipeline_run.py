@@ -48,19 +48,18 @@ def run_pipeline(
 
     spec = read_pipeline_file(file)
     with Pipeline.from_file(spec, placement=placement, shards=shards) as pipeline:
+        pipeline.open()
         compile_first()
         places = {"master": master, "remote": remote}
         require_pyspark()
         settings = settings_for(spec.sources, spec.sinks, spec.spark)
-        with using_session(spec.name, **places, settings=settings) as spark:
+        # Spark's Java process must not be left behind half started, so Ctrl-C waits for it, too.
+        session = using_session(spec.name, **places, settings=settings)
+        with _stopping(pipeline) as stopped, session as spark:
             address = ui_address(spark)
             if address:
                 print(f"Spark's UI: {address}", file=sys.stderr, flush=True)
-            with (
-                _stopping(pipeline) as stopped,
-                shown_epochs(spec.name) as show,
-                _idle(pipeline, until_idle) as busy,
-            ):
+            with shown_epochs(spec.name) as show, _idle(pipeline, until_idle) as busy:
 
                 def watch(done: EpochDone) -> None:
                     busy()
@@ -85,7 +84,8 @@ def _stopping(pipeline: Pipeline) -> Iterator[list[int]]:
         received.append(number)
         if len(received) > 1:
             raise KeyboardInterrupt
-        print("stopping after the current epoch", file=sys.stderr)
+        when = "after the current epoch" if pipeline.is_started else "when Spark has started"
+        print(f"stopping {when}; Ctrl-C again stops at once", file=sys.stderr, flush=True)
         pipeline.stop()
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}
@@ -100,7 +100,7 @@ def _stopping(pipeline: Pipeline) -> Iterator[list[int]]:
 def _idle(pipeline: Pipeline, seconds: float | None) -> Iterator[Callable[[], None]]:
     """Stop the pipeline some seconds after its last epoch; yield what says that there was one.
 
-    The first epoch may take its time: nothing ends before it.
+    An epoch may take its time: nothing ends before the first one, nor during one.
     """
     ended = threading.Event()
     last: list[float] = []
@@ -108,7 +108,9 @@ def _idle(pipeline: Pipeline, seconds: float | None) -> Iterator[Callable[[], No
     def wait() -> None:
         assert seconds is not None
         while not ended.wait(min(0.2, seconds)):
-            if last and time.monotonic() > last[-1] + seconds:
+            if pipeline.is_busy and last:
+                busy()
+            elif last and time.monotonic() > last[-1] + seconds:
                 pipeline.stop()
                 return
 
@@ -150,6 +152,12 @@ def check_pipeline(file: Path) -> None:
     if problems:
         raise DataError("\n".join(problems))
     counts = f"{_counted(len(spec.sources), 'source')}, {_counted(len(spec.sinks), 'sink')}"
+    for source in pipeline.sources:
+        if isinstance(source, FileSource) and source.is_empty:
+            print(
+                f"warning: source `{source.name}`: there are no files in `{source.where}` yet",
+                file=sys.stderr,
+            )
     chosen = pipeline.chosen
     print(f"{file}: fine ({counts}, placement {chosen.name})")
     if chosen.why:

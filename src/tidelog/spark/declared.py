@@ -19,6 +19,8 @@ PLACEMENTS = ("auto", "driver", "sharded")
 READERS = ("spark", "arrow")
 FILE_FORMATS = ("csv", "json", "parquet", "orc", "avro", "text")
 SINK_FILES = ("parquet", "csv", "json", "orc")
+SOURCE_FORMATS = (*FILE_FORMATS, "delta", "iceberg", "jdbc", "kafka", "table")
+"""Formats that are known here; Spark may have others."""
 SINK_FORMATS = (*SINK_FILES, "delta", "iceberg", "jdbc", "kafka", "table", "console", "python")
 WHATS = ("table", "changes")
 _TABLES = ("delta", "iceberg", "table")

@@ -12,6 +12,7 @@ from tidelog.spark.environment import scrub
 _DESCRIPTION = "spark.job.description"
 _WRAPPERS = ("Exception thrown in awaitResult", "Job aborted", "Writing job aborted")
 _SECRET = re.compile(r"(?i)(password|passwd|pwd|secret|token|accesskey)(\s*[=:]\s*)[^\s&;,)\"']+")
+_CONDITION = re.compile(r"Exception: \[([A-Z_.]+)\]")
 _NAMED_SECRET = re.compile(r"(?i)password|passwd|pwd|secret|token|access.?key|credential")
 
 
@@ -78,9 +79,15 @@ def reason(error: BaseException, options: Mapping[str, str] | None = None) -> st
 
 
 def condition_of(error: BaseException) -> str:
-    """Return the name of Spark's error, without that of a special case; empty if it has none."""
-    name = getattr(error, "getCondition", lambda: None)() or ""
-    return str(name).partition(".")[0]
+    """Return the name of Spark's error, without that of a special case; empty if it has none.
+
+    >>> condition_of(Exception("org.x.SparkException: [DATA_SOURCE_NOT_FOUND] no `cvs`"))
+    'DATA_SOURCE_NOT_FOUND'
+    """
+    name = getattr(error, "getCondition", lambda: None)()
+    if not name and (found := _CONDITION.search(str(error))):
+        name = found[1]  # of a class of Java that PySpark does not know
+    return str(name or "").partition(".")[0]
 
 
 def _java_cause(error: BaseException) -> str:

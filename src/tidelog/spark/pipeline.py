@@ -188,16 +188,28 @@ class Pipeline:
         """The last committed epoch; -1 before the first one."""
         return self._opened().epoch
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it has been given a session."""
+        return self._spark is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an epoch is under way, in another thread."""
+        return self._epochs.is_busy
+
     def totals(self) -> RowCounts:
         """Return the numbers of rows of all sources, over all epochs."""
         return sum(self._opened().counts().values(), start=RowCounts())
 
     def overlooked(self) -> list[str]:
-        """Say which files were never read, or have changed since: they are not read again."""
+        """Say which sources have no files, and which files were not read, or not as they are."""
         found = []
         for source in self._sources:
             if isinstance(source, FileSource):
                 offsets = self._opened().offsets(source.name)
+                if not offsets and source.is_empty:
+                    found.append(f"source `{source.name}`: there are no files in `{source.where}`")
                 for what, names in (
                     (
                         "changed after they were read, and are not read again",
@@ -272,6 +284,10 @@ class Pipeline:
     def stop(self) -> None:
         """Let `run` return after the current epoch."""
         self._loop.stop.set()
+
+    def open(self) -> None:
+        """Lock the state and open it, before anything else takes time; otherwise `start` does."""
+        self._opened()
 
     def start(self, spark: Any) -> None:
         """Open the state, and write the epochs that sinks lack."""

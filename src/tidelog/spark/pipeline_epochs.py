@@ -41,6 +41,8 @@ class PipelineEpochs:
         self._parts = parts
         self._sources, self._opened = parts.sources, parts.opened
         self._polling = parts.polling
+        self.is_busy = False
+        """Whether an epoch is under way, from the reading of its files on."""
         self.watchers: list[Callable[[EpochDone], object]] = []
         """Functions that are called after each epoch."""
 
@@ -54,6 +56,21 @@ class PipelineEpochs:
         tables: bool,
     ) -> EpochDone | None:
         """Do the epoch of a micro-batch; None if it was committed before."""
+        self.is_busy = True
+        try:
+            return self._micro_batch(stream, query, batch, streams, tables=tables)
+        finally:
+            self.is_busy = False
+
+    def _micro_batch(
+        self,
+        stream: TaggedFrame,
+        query: str,
+        batch: int,
+        streams: Sequence[PipelineSource],
+        *,
+        tables: bool,
+    ) -> EpochDone | None:
         begun = time.perf_counter()
         if is_committed(self._opened().offsets(QUERY), query, batch):
             return None
@@ -100,6 +117,7 @@ class PipelineEpochs:
         Returns the sources that could be read.
         """
         sources = [source for source, _ in batches]
+        self.is_busy = True
         try:
             note(self._epoch(spark, EpochInput(spark, batches), tables=tables))
         except Outage as error:
@@ -108,6 +126,8 @@ class PipelineEpochs:
                 return []
             apart = [self.polled(spark, [one], note, tables=tables) for one in batches]
             return [source for taken in apart for source in taken]
+        finally:
+            self.is_busy = False
         self._polling.succeeded(sources)
         return sources
 

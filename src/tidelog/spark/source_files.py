@@ -74,6 +74,16 @@ class FileSource(PipelineSource):
         unit = self.spec.time_unit if self.spec.mode == "debezium" else ""
         return ConversionOptions(empty_text=text == "csv", json_text=text == "json", time_unit=unit)
 
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return self.spec.path
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a local folder without files, or one that does not exist."""
+        return is_local(self.spec.path) and not list_files(self.spec.path, None)
+
     # --- the stream ---
 
     def stream(self, spark: Any) -> Any:

@@ -14,14 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidelog.errors import DataError, TidelogError, UsageError
+from tidelog.errors import DataError, TidelogError, UsageError, did_you_mean
 from tidelog.io.conversion import ConversionOptions
 from tidelog.io.tabular import Records
 from tidelog.logic.program import Relation
 from tidelog.sharding.key_relations import Upsert
 from tidelog.spark.checking import Checker, check_schema, schema_error
 from tidelog.spark.connectors import with_driver
-from tidelog.spark.declared import Source, seconds_of
+from tidelog.spark.declared import SOURCE_FORMATS, Source, seconds_of
 from tidelog.spark.envelopes import (
     AT,
     DELETING,
@@ -32,7 +32,7 @@ from tidelog.spark.envelopes import (
     quoted,
     shape_of,
 )
-from tidelog.spark.jobs import reason
+from tidelog.spark.jobs import condition_of, reason
 from tidelog.spark.listing import File
 from tidelog.spark.retries import outage
 from tidelog.spark.source_order import FILE, START
@@ -229,8 +229,7 @@ class TableSource(PipelineSource):
         except TidelogError:
             raise
         except Exception as error:  # Spark's own, of either kind of session
-            what = reason(error, self.spec.options)
-            raise outage(f"source `{self.name}`: Spark cannot read it: {what}", error) from None
+            raise _unreadable(self, error, "") from None
 
     def _table(self, spark: Any) -> Any:
         own = self.spec.options
@@ -274,12 +273,22 @@ class StreamSource(PipelineSource):
                 reader = reader.format(self.spec.format)
                 frame = reader.load(self.spec.path) if self.spec.path else reader.load()
         except Exception as error:
-            raise outage(
-                f"source `{self.name}`: Spark cannot read it as a stream:"
-                f" {reason(error, self.spec.options)}",
-                error,
-            ) from None
+            raise _unreadable(self, error, " as a stream") from None
         return self.shaped(frame).frame
+
+
+def _unreadable(source: PipelineSource, error: Exception, how: str) -> TidelogError:
+    """Return the error for a format that Spark does not have, or cannot read."""
+    spec = source.spec
+    if not spec.table and condition_of(error) == "DATA_SOURCE_NOT_FOUND":
+        hint = did_you_mean(spec.format, SOURCE_FORMATS) or (
+            "a connector is a jar that Spark must be given: see docs/pipelines.md"
+        )
+        return UsageError(
+            f"source `{source.name}`: Spark has no format `{spec.format}`\n  help: {hint}"
+        )
+    what = reason(error, spec.options)
+    return outage(f"source `{source.name}`: Spark cannot read it{how}: {what}", error)
 
 
 class FrameSource(PipelineSource):
