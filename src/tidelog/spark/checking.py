@@ -82,7 +82,7 @@ _SEQUENCES = ("byte", "short", "integer", "long", "date", "timestamp", "timestam
 def check_schema(
     found: Mapping[str, str], shape: Shape, mode: str, relation: Relation, time_unit: str = ""
 ) -> str:
-    """Say why a frame cannot be read for a relation; empty if it can.
+    """Return why a frame cannot be read for a relation; empty if it can.
 
     `found` has Spark's type name of each column. Text is accepted for every type: it is parsed, and
     rows with invalid text are quarantined.
@@ -102,7 +102,7 @@ def check_schema(
 
 
 def _sequence_problem(name: str, spark_type: str) -> str:
-    """Say why a column cannot be a sequence; empty if it can. Text is parsed."""
+    """Return why a column cannot be a sequence; empty if it can. Text is parsed."""
     base = spark_type.partition("(")[0]
     if base in ("string", "varchar", "char", "void", "null", *_SEQUENCES):
         return ""

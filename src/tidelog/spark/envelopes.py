@@ -152,7 +152,7 @@ def _with_keys(shape: Shape, source: Source, relation: Relation) -> Shape:
 
 
 def missing_columns(shape: Shape, mode: str, found: Sequence[str]) -> str:
-    """Say which columns a frame lacks; empty if it has all of them."""
+    """Return which columns a frame lacks; empty if it has all of them."""
     needed = ("before", "after", "op") if mode == "debezium" else shape.all
     if shape.sequence and shape.sequence not in needed:
         needed = (*needed, shape.sequence)

@@ -1,4 +1,4 @@
-"""Which files a micro-batch has: what Spark's checkpoint says.
+"""Which files a micro-batch has, according to Spark's checkpoint.
 
 The frame of a micro-batch does not tell its files, and the driver must know them before it reads:
 their headers decide how they are read, and their times decide the order of rows. Spark writes both

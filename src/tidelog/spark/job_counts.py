@@ -1,4 +1,4 @@
-"""How many Spark jobs and tasks an epoch has: what Spark's own status store says."""
+"""How many Spark jobs and tasks an epoch has, according to Spark's status store."""
 
 from __future__ import annotations
 

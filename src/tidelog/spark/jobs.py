@@ -91,7 +91,7 @@ def condition_of(error: BaseException) -> str:
 
 
 def _java_cause(error: BaseException) -> str:
-    """Return the message of the innermost Java exception; empty if there is none at hand."""
+    """Return the message of the innermost Java exception; empty if there is none."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     try:
         while java is not None and (inner := java.getCause()) is not None:

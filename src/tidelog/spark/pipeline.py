@@ -1,7 +1,8 @@
 """The pipeline, as users see it: declared, started, run, read, closed.
 
-What an epoch does is in pipeline_epochs.py, when it does it in pipeline_loop.py. A source or a sink
-that is away does not stop the others: see polling.py, restarting.py and sink_group.py.
+What an epoch does is in pipeline_epochs.py; when epochs take place is in pipeline_loop.py. A source
+or a sink that is unavailable does not stop the others: see polling.py, restarting.py and
+sink_group.py.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ class Pipeline:
         return sum(self._opened().counts().values(), start=RowCounts())
 
     def overlooked(self) -> list[str]:
-        """Say which sources have no files, and which files were not read, or not as they are."""
+        """Return warnings: sources without files, and files that changed or were never read."""
         found = []
         for source in self._sources:
             if isinstance(source, FileSource):
@@ -290,7 +291,7 @@ class Pipeline:
         self._opened()
 
     def start(self, spark: Any) -> None:
-        """Open the state, and write the epochs that sinks lack."""
+        """Open the state, and write the epochs that sinks are missing."""
         placement = self._opened()
         self._spark = spark
         placement.start(spark)
@@ -327,10 +328,10 @@ class Pipeline:
         return done
 
     def _finish(self, spark: Any, done: list[EpochDone]) -> None:
-        """Write what sinks still lack; it counts for the last epoch."""
+        """Write the epochs that sinks are missing; their rows count for the last epoch."""
         placement = self._opened()
-        is_away = bool(self.failures.errors("source"))  # which says nothing about its rows
-        if placement.epoch < 0 and not self._loop.stop.is_set() and not is_away:
+        is_failing = bool(self.failures.errors("source"))  # it is not known to be empty
+        if placement.epoch < 0 and not self._loop.stop.is_set() and not is_failing:
             placement.apply(EpochChanges())  # no rows: the views have only program facts
         if placement.epoch < 0:
             return

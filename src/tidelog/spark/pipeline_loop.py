@@ -31,7 +31,7 @@ class PipelineLoop:
         """Ends the loop after the current epoch when it is set."""
 
     def once(self, spark: Any, note: Note) -> None:
-        """Wait until the query has read all that there is; read sources without a stream once."""
+        """Run the query until it has read everything; read sources without a stream once."""
         stream = self._stream_of(spark)
         try:
             if stream.streams and not self.stop.is_set():
@@ -40,7 +40,7 @@ class PipelineLoop:
                 pass
         finally:
             stream.stop()
-        # Those that no micro-batch has read; and the rest of files, if there are many.
+        # Sources that no micro-batch has read, and the remaining files if there are many.
         left = self._polled_sources(stream)
         while not self.stop.is_set():
             batches = self._epochs.due(spark, left, once=True)

@@ -1,7 +1,7 @@
 """How long rows are retained: the column with their time, and the offsets that remember it.
 
-Time is the newest value of the column that the source has given. It is committed with each epoch
-that moves it on, and so is the number of rows that came too late.
+The current time is the newest value in this column that the source has sent. It is committed with
+each epoch that advances it, and so is the number of rows that arrived too late.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
-"""Rows of an append stream that are old are deleted: `retain = "30d"`, `retain_by = "at"`.
+"""Delete old rows of an append stream: `retain = "30d"`, `retain_by = "at"`.
 
-Time is the newest timestamp that the source has given, not the clock of a machine. An epoch that
-moves it on deletes what is older than the bound, and views see the deletions. Rows that arrive when
-they are too old already are counted as late, and not inserted.
+The current time is the newest timestamp that the source has sent, not the clock of a machine. When
+an epoch advances it, rows older than the bound are deleted, and views see the deletions. A row that
+is too old when it arrives is counted as late, and not inserted.
 
     rows by time      . . . . . | . . . . . . *        * the newest
                       deleted     retained
 
-Old rows are found in the order of their column, which the database keeps from the first search on:
-O(log n) for each time that expires, and for each row with it.
+Old rows are found through an order of the relation that begins with their column. The database
+maintains it from the first search on. The cost is O(log n) for each distinct time that expires,
+and for each row.
 
 This is the placement `driver`. The counterpart for shards is in shard_retention.py.
 """
@@ -38,7 +39,7 @@ class Retention:
         self._time = time
 
     def apply(self, changes: EpochChanges, placement: DriverPlacement) -> int:
-        """Take late rows out of the changes of an epoch, and delete what expires.
+        """Remove late rows from the changes of an epoch, and delete rows that expire.
 
         Returns the number of late rows.
         """

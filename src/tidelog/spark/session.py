@@ -274,7 +274,7 @@ def _is_secret(key: str, value: str) -> bool:
 
 
 def _will_be_local(master: str | None) -> bool:
-    """Return whether the driver is alone on this machine, as far as is known before Spark says."""
+    """Return whether Spark runs on this machine only, as far as is known before it starts."""
     if master:
         return master.startswith("local")
     texts = os.environ.get("PYSPARK_SUBMIT_ARGS", "") + "\n" + _defaults_text()

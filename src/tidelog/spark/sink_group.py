@@ -1,7 +1,7 @@
 """All sinks of a pipeline: each is written on its own.
 
-A sink that fails does not hold up the others, nor the epochs. It falls behind, is tried again with
-growing waits (retries.py), and then catches up from the changes that the state retains.
+A sink that fails delays neither the others nor the epochs. It is tried again with growing waits
+(retries.py), and then catches up from the changes that the state retains.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SinkGroup:
             self._attempts[sink.name] = failures.of("sink", sink.name, own)
 
     def start(self, spark: Any) -> None:
-        """Prepare for writing. Wrong usage is an error now; what is away may come back later."""
+        """Prepare for writing. Wrong usage is an error; an unavailable target is tried again."""
         self._spark = spark
         self._started.clear()
         for sink in self.sinks:
@@ -55,7 +55,7 @@ class SinkGroup:
             self._started.add(sink.name)
 
     def write(self, placement: Placement, *, tables: bool = True) -> int:
-        """Write what sinks lack, except to those that wait for their next try; return the rows.
+        """Write missing epochs, except to sinks that wait for their next try; return the rows.
 
         Without `tables`, write changes only.
         """
@@ -89,7 +89,7 @@ class SinkGroup:
         }
 
     def finish(self, placement: Placement, stop: threading.Event) -> int:
-        """Write to all sinks; try those that fail as often as they want, unless `stop` is set.
+        """Write to all sinks; retry those that fail as often as declared, unless `stop` is set.
 
         Returns the number of rows.
         """

@@ -68,7 +68,7 @@ class IcebergWriter(MergedTableWriter):
         self._created(frame, epoch).createOrReplace()
 
     def write_changes(self, epoch: int, frame: Any) -> None:
-        """Write the changes of an epoch in the place of those with the same number."""
+        """Write the changes of an epoch; replace those with the same number."""
         from pyspark.sql import functions as F
 
         if not self.is_there:

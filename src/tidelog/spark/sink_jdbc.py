@@ -76,7 +76,7 @@ class _Database:
 class JdbcWriter(Writer):
     """A table of a database."""
 
-    tells = merges = True
+    records_epoch = merges = True
     _at: int | None = None
     """The epoch of this sink in the database."""
 

@@ -18,7 +18,7 @@ from tidelog.spark.table_sql import last_epoch, merge_statement, quoted
 class MergedTableWriter(Writer):
     """A table of a view that follows it by MERGE, or a table of its changes."""
 
-    tells = merges = True
+    records_epoch = merges = True
 
     @property
     def _name(self) -> str:

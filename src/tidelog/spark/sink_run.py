@@ -1,7 +1,7 @@
 """Decide what to write to a sink: the whole view, its changes since an epoch, or nothing.
 
-The epochs that a sink is missing follow from what the target says and from what the state folder
-records (sink_state.py).
+Which epochs a sink is missing follows from the epoch in the target, if it records one, and from the
+state folder (sink_state.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SinkRun:
         self.name, self._writer, self._state = name, writer, state
         self._pipeline = pipeline or "pipeline"
         self._spark: Any = None
-        self._asked = False  # whether the target was asked how far it is, since the last error
+        self._asked = False  # whether the epoch of the target was read since the last error
         self._reached: int | None = None
 
     @property
@@ -94,7 +94,7 @@ class SinkRun:
         self._asked = False
 
     def _known(self) -> int | None:
-        """Return the epoch that the sink is at: that of the target, if it says so."""
+        """Return the last epoch of the sink; the one in the target, if it records one."""
         writer, state = self._writer, self._state
         if not self._asked:
             self._reached = writer.reached()
@@ -107,7 +107,7 @@ class SinkRun:
 
     def _wrote(self, epoch: int, *, target: bool) -> None:
         """Record an epoch; `target` says whether it was written to the target."""
-        if target and self._writer.tells:
+        if target and self._writer.records_epoch:
             self._reached = epoch
         self._state.wrote(epoch, self._reached)
 
@@ -158,12 +158,12 @@ class SinkRun:
         if known == epoch and self._state.epoch == epoch:
             return 0
         if known is not None and known > epoch:
-            raise self._strange(known)
+            raise self._foreign(known)
         rows = 0
         if known is None:
-            strange = self._writer.written_epochs() - {epoch}
-            if strange:
-                raise self._strange(max(strange))
+            foreign = self._writer.written_epochs() - {epoch}
+            if foreign:
+                raise self._foreign(max(foreign))
             self._state.begin()
             # The first change inserts all rows, so that readers can start from nothing.
             rows = self._write(self._first(placement))
@@ -173,7 +173,7 @@ class SinkRun:
         self._wrote(epoch, target=False)
         return rows
 
-    def _strange(self, epoch: int) -> UsageError:
+    def _foreign(self, epoch: int) -> UsageError:
         return UsageError(
             f"sink `{self.name}` already has changes of epoch {epoch}, which this"
             " pipeline has not written\n  help: remove them, or give the sink another path"
@@ -197,13 +197,13 @@ class SinkRun:
             frame = change.frame()
             few = change.rows <= FEW
             self._writer.write_changes(change.epoch, frame.coalesce(1) if few else frame)
-        if self._writer.tells:
+        if self._writer.records_epoch:
             self._reached = change.epoch
         return change.rows
 
 
 class _Doing:
-    """Describes the jobs of a block, and tells of its errors as those of the sink."""
+    """Describes the jobs of a block, and reports its errors as errors of the sink."""
 
     def __init__(self, spark: Any, name: str, writer: Writer, text: str) -> None:
         self._name, self._writer = name, writer

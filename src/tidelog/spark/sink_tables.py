@@ -32,7 +32,7 @@ class CatalogWriter(Writer):
         kind = _BY_PROVIDER.get(self._provider(), PlainTableWriter)
         self._writer = kind(self.spec, self.relation, self._records)
         self._writer.start(spark, token)
-        self.tells, self.merges = self._writer.tells, self._writer.merges
+        self.records_epoch, self.merges = self._writer.records_epoch, self._writer.merges
 
     def _provider(self) -> str:
         if not self._spark.catalog.tableExists(self.spec.table):

@@ -12,12 +12,12 @@ retains. Writing an epoch twice has the same result as writing it once:
     Kafka                messages that name the epoch, possibly twice after a crash (sink_kafka.py)
     console, Python      called with the epoch, possibly twice after a crash
 
-A table of Delta, Iceberg or JDBC takes the changes of the view, so that an epoch costs what it
-changes. Other tables are written as a whole.
+Tables of Delta, Iceberg and JDBC take the changes of a view, so the cost of an epoch follows its
+changes. Other tables are rewritten as a whole.
 
-What a target says of itself counts for more than the record in the state folder: the process may
-have ended between the two. A sink writes under a random *token*, which is recorded before the first
-write. So epochs of another state are never taken for its own.
+If the target records an epoch, this one counts, and not that in the state folder: the process may
+have ended between the two writes. A sink writes under a random *token*, which is recorded before
+the first write. So it never mistakes the epochs of another state for its own.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tidelog.spark.view_changes import EPOCH, OP
 
 
 class Writer(ABC):
-    """Writes one sink; subclasses are for formats."""
+    """Writes one sink. There is a subclass for each format."""
 
     collects = False
     """Whether it is given Arrow tables instead of DataFrames."""
-    tells = False
+    records_epoch = False
     """Whether the target records the epoch that it has reached."""
     merges = False
     """Whether a table takes changes by `merge`."""
@@ -86,11 +86,11 @@ class Writer(ABC):
 
     @property
     def is_there(self) -> bool:
-        """Whether what was written before still exists."""
+        """Whether the target of earlier writes still exists."""
         return True
 
     def reached(self) -> int | None:
-        """Return the last epoch that the target has of this sink; None if it does not say."""
+        """Return the last epoch of this sink in the target; None if it is not recorded there."""
         return None
 
     def written_epochs(self) -> set[int]:
@@ -141,7 +141,7 @@ class PythonWriter(Writer):
     collects = True
 
     def write_table(self, epoch: int, frame: pa.Table) -> None:
-        """Call it with the whole view."""
+        """Call the function with the whole view."""
         assert self.spec.call is not None
         self.spec.call(epoch, frame)
 

@@ -46,7 +46,7 @@ from tidelog.values.types import Kind
 _DIGEST = 16
 GONE = "gone"
 """The offset of a file that Spark had found, and that was removed before it was read."""
-# Spark ignores files that are much older than the newest one, unless it is told otherwise.
+# By default, Spark ignores files that are much older than the newest one.
 _STREAM_OPTIONS = {"maxFileAge": "36500d"}
 
 # What Parquet files have for a column of each kind, most often. Of other kinds it is unknown.
@@ -93,7 +93,7 @@ class FileSource(PipelineSource):
             raise schema_error(self.name, problem, files[0].path)
         fitting = [file for file in files[-1:] if not self._problem(file, spark)]
         self._expected = self.signature(fitting[0], spark) if fitting else self._declared_signature
-        # Folders that state a column are found by Spark; of other ones it must be told.
+        # Spark finds folders that name a partition column; for others it needs this option.
         recursive = {} if self._partitions(files) else {"recursiveFileLookup": "true"}
         options = {
             **_STREAM_OPTIONS,
@@ -178,7 +178,7 @@ class FileSource(PipelineSource):
     # --- polling: snapshots, and files that Arrow reads ---
 
     def is_due(self) -> bool:
-        """Return True: listing the files tells whether anything is new."""
+        """Return True: new files are found by listing."""
         return True
 
     def _polled(self, spark: Any, offsets: Mapping[str, str]) -> Batch | None:
@@ -249,7 +249,7 @@ class FileSource(PipelineSource):
         ]
 
     def check_first(self) -> str:
-        """Say what is wrong with the schema of the first local file; empty if nothing is.
+        """Return what is wrong with the schema of the first local file; empty if nothing is.
 
         Spark is not needed. Only formats whose files state their schema are checked.
         """
@@ -260,7 +260,7 @@ class FileSource(PipelineSource):
         return str(schema_error(self.name, problem, files[0].path)) if problem else ""
 
     def _problem(self, file: File, spark: Any) -> str:
-        """Say why a file does not fit, as far as its header tells; empty if it fits."""
+        """Return why a file does not fit, judged by its header; empty if it fits."""
         if self.spec.select or self.spec.mode == "debezium":
             return ""  # checked when the frame exists
         types: dict[str, str]
@@ -367,7 +367,7 @@ class FileSource(PipelineSource):
             raise self._unreadable(files[0].path, error) from None
 
     def _missing(self, header: Sequence[str], files: Sequence[File]) -> list[str]:
-        """Return the partition columns: Spark takes them from the paths, as text if told so."""
+        """Return the partition columns: Spark takes them from the paths."""
         return [name for name in self._partitions(files) if name not in header]
 
     def _partitions(self, files: Sequence[File]) -> list[str]:

@@ -144,7 +144,7 @@ def open_state(path: str) -> StoredState:
 
 
 def not_retained(view: str, since: int) -> UsageError:
-    """Return the error for changes that are gone, with the way out."""
+    """Return the error for changes that are no longer retained, with a remedy."""
     return UsageError(
         f"the changes of `{view}` since epoch {since} are no longer retained"
         "\n  help: begin again with a new checkpoint, which starts with all rows of the view; a"

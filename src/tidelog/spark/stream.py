@@ -200,7 +200,7 @@ class EpochStream:
 
     @property
     def progress(self) -> Mapping[str, Any] | None:
-        """What Spark says of the last micro-batch."""
+        """Spark's report on the last micro-batch."""
         last = None if self._query is None else self._query.lastProgress
         return None if last is None else dict(last)
 
