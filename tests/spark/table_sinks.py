@@ -217,6 +217,24 @@ def check_types(lake: Lake, path: Path) -> None:
         assert set(rows_of(found, relation, program.records)) == set(rows[: number + 1])
 
 
+def check_names(lake: Lake, path: Path) -> None:
+    """A view may have columns with the names of those of changes; it is then written whole."""
+    program = """
+        .decl row(x: number, op: symbol, epoch: number)
+        .decl named(x: number, op: symbol, epoch: number)
+        named(x, o, e) :- row(x, o, e).
+    """
+    folder = Folder(path, program)
+    table = lake.sink("named")
+    sink = Sink("named", "table", lake.format, table.path, table=table.table)
+    for number in range(2):
+        folder.write(f"row/{number}", f"{number},-,7\n")
+        with folder.pipeline(folder.source("row", "csv"), sinks=[sink]) as pipeline:
+            pipeline.run(lake.spark)
+    found = [tuple(row) for row in lake.spark.table(lake.sql_name(sink)).collect()]
+    assert sorted(found) == [(0, "-", 7), (1, "-", 7)]
+
+
 CHECKS: dict[str, Callable[[Lake, Path], None]] = {
     "epochs": lambda lake, path: check_epochs(lake, path, {}),
     "shards": lambda lake, path: check_epochs(lake, path, SHARDED),
@@ -224,6 +242,7 @@ CHECKS: dict[str, Callable[[Lake, Path], None]] = {
     "several": check_several_epochs_are_one_merge,
     "others": check_others,
     "types": check_types,
+    "names": check_names,
 }
 
 

@@ -147,7 +147,8 @@ def test_a_run_on_spark_connect(
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    first, last = done.stderr.splitlines()[-2:]
+    first, where, last = done.stderr.splitlines()[-3:]
+    assert where == f"quarantined rows, with reasons: {roads.parent}/state/quarantine"
     assert first.startswith("epoch 0, 3 rows in, 1 quarantined, +2 -0 given, ")
     assert last.startswith(
         "1 epoch in this run, the last is 0: 3 rows received so far, 2 accepted, 1 quarantined;"

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.sampled(1)
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECKS = ["epochs", "deaths", "several", "shards", "others", "types"]
+CHECKS = ["epochs", "deaths", "several", "shards", "others", "types", "names"]
 
 
 class Checker:

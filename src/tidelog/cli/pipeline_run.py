@@ -21,6 +21,7 @@ from tidelog.sharding.search import on_grid
 from tidelog.sharding.sharding import Grid, describe
 from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.pipeline_file import read_pipeline_file
+from tidelog.spark.state_folder import QUARANTINE
 
 if TYPE_CHECKING:
     from tidelog.spark.epoch_done import EpochDone
@@ -66,6 +67,8 @@ def run_pipeline(
                     show(done)
 
                 epochs = pipeline.run(spark, once=once, poll_seconds=spec.poll_seconds, watch=watch)
+        if any(done.quarantined for done in epochs):
+            print(f"quarantined rows, with reasons: {spec.state / QUARANTINE}", file=sys.stderr)
         print(_summary(pipeline, epochs), file=sys.stderr)
         if chart is not None:
             write_chart(chart, spec.name, epochs)

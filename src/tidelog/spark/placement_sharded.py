@@ -256,7 +256,7 @@ class ShardedPlacement(CommittedOffsets):
                     return answers
                 work = replace(work, failing=(*work.failing, *found))
         finally:
-            if work.failing:
+            if work.finds_failing:
                 shutil.rmtree(self._folder / FAILING, ignore_errors=True)
         raise DataError(
             f"rules still fail after {ROUNDS} rounds, each without the rows found before"

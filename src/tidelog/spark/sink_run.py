@@ -15,7 +15,7 @@ from tidelog.spark.jobs import describe, reason
 from tidelog.spark.retries import outage
 from tidelog.spark.sink_state import SinkState
 from tidelog.spark.sinks import Writer
-from tidelog.spark.view_changes import ViewChange, as_insertions, net_frame, signed
+from tidelog.spark.view_changes import EPOCH, OP, ViewChange, as_insertions, net_frame, signed
 
 if TYPE_CHECKING:
     from tidelog.spark.placements import Placement
@@ -113,6 +113,12 @@ class SinkRun:
 
     # --- tables ---
 
+    @property
+    def _merges(self) -> bool:
+        """Whether the table takes changes; not if its columns have the names of theirs."""
+        names = {column.name for column in self._writer.relation.columns}
+        return self._writer.merges and not names & {OP, EPOCH}
+
     def _table(self, placement: Placement) -> int:
         epoch, view = placement.epoch, self.view
         known = self._known()
@@ -127,7 +133,7 @@ class SinkRun:
         if known is not None and placement.unchanged(view, known):
             self._wrote(epoch, target=False)
             return 0
-        if known is not None and self._writer.merges and placement.retains(view, known):
+        if known is not None and self._merges and placement.retains(view, known):
             changes = [c for c in placement.change_frames(self._spark, view, known) if c.rows]
             rows = sum(change.rows for change in changes)
             if rows <= FEW or rows < placement.size(view):
