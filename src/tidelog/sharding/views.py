@@ -1,4 +1,6 @@
-"""Views of a sharded pipeline, combined from the shards.
+"""Views of a sharded pipeline, combined from the shards in this process: for small views and tests.
+
+Spark does the same for sinks, without the rows passing through the driver (spark/scattered.py).
 
 A row of a scattered view can be in several shards. The view has it once: it is inserted with its
 first copy and deleted with its last one. Copies are counted when the changes of the view are first
