@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,30 @@ def test_rows_that_fail_together(spark: Any, tmp_path: Path, placement: str) -> 
         assert found == certain | {("d", 4)}, "the later one of two"
     else:
         assert found in (certain | {("d", 4)}, certain | {("d", 6)})
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_nested_rows_on_which_a_rule_fails(spark: Any, tmp_path: Path, placement: str) -> None:
+    program = """
+        .type Pair = [a: number, b: symbol]
+        .decl p(k: number, f: float, r: Pair, s: set(number))
+        .decl q(k: number, y: number)
+        q(k, 6 / a) :- p(k, _, [a, _], _).
+    """
+    folder = Folder(tmp_path, program)
+    lines = [
+        json.dumps({"k": k, "f": k / 2, "r": {"a": k % 3, "b": "x"}, "s": [k, k + 1]})
+        for k in range(6)
+    ]
+    folder.write("p/a.json", "\n".join(lines) + "\n")
+    source = folder.source("p", "json")
+    keys: dict[str, Any] = {"on_rule_error": "quarantine", **PLACEMENTS[placement]}
+    with Pipeline(program, state=tmp_path / "state", sources=[source], **keys) as pipeline:
+        (done,) = pipeline.run(spark)
+        assert (done.accepted, done.quarantined) == (4, 2)
+        assert held(pipeline, "q") == {(1, 6), (2, 3), (4, 6), (5, 3)}
+    bad = folder.quarantined()
+    assert sorted(int(row["row"]["k"]) for row in bad) == [0, 3]
 
 
 SHARED = """
