@@ -27,6 +27,7 @@ def nothing(request: Request) -> Iterator[Figure]:
             "needs --data, the folder of the facts",
         ),
         (BenchCase(OURS, nothing, module="no_such_engine"), "no_such_engine is not installed"),
+        (BenchCase(OURS, nothing, commands=("no-such",)), "there is no `no-such` on PATH"),
     ],
 )
 def test_why_a_case_is_not_measured(case: BenchCase, reason: str) -> None:

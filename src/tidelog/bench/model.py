@@ -66,6 +66,8 @@ class BenchCase:
     data_set: str = ""
     module: str | None = None
     """The package that a peer needs."""
+    commands: tuple[str, ...] = ()
+    """The commands that a peer needs."""
     files: tuple[str, ...] = ()
     """The files that it needs in the folder of facts."""
     full_only: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,9 @@ def why_not(case: BenchCase, request: Request, peers: bool) -> str:
             return f"{request.folder(file)} does not exist"
     if case.module is not None and importlib.util.find_spec(case.module) is None:
         return f"{case.module} is not installed"
+    for command in case.commands:
+        if shutil.which(command) is None:
+            return f"there is no `{command}` on PATH"
     return ""
 
 

@@ -14,6 +14,7 @@ from tidelog.bench.suites import (
     language,
     pointsto,
     spark,
+    theta,
     workload,
 )
 
@@ -22,6 +23,7 @@ SUITES: dict[str, Suite] = {
     for module in (
         closure,
         join,
+        theta,
         aggregates,
         galen,
         crdt,
