@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tidelog import Database
 from tidelog.spark import Pipeline
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fraud"
@@ -76,3 +77,15 @@ def test_the_alerts_are_those_of_the_payments(
         assert risk["alerts"] == sum(alert[0] == account for alert in alerts)
     script("show").main(tmp_path)
     assert f"{len(payments):,} payments of {len(by_account):,} accounts" in capsys.readouterr().out
+
+
+def test_pairs_of_small_payments_are_not_stored() -> None:
+    database = Database((EXAMPLE / "fraud.dl").read_text(encoding="utf-8"))
+    noon = dt.datetime(2026, 3, 1, 12)
+    with database.transaction() as transaction:
+        times = [noon + dt.timedelta(minutes=i) for i in range(50)]
+        rows = [(i, "A1", at, Decimal(9)) for i, at in enumerate(times)]
+        transaction.insert("payment", [*rows, (50, "A1", noon + HOUR, Decimal(500))])
+    assert len(database.view("tried")) == 50 * 49 // 2
+    assert database.memory["tried"] == 0
+    assert [row[1] for row in database.view("alert")] == [50]
