@@ -34,6 +34,8 @@ class Feed:
     """Returns the events, of the full scale or of the small one."""
     module: str
     """The same view in Esper's language."""
+    sizes: tuple[int, ...] = (MANY,)
+    """The numbers of events in a transaction to measure."""
 
 
 def _shuffled(facts: list[Fact], rng: random.Random) -> list[Fact]:
@@ -63,11 +65,11 @@ def _keys(full: bool) -> list[Fact]:
 
 
 def _payments(full: bool) -> list[Fact]:
-    """Return payments of nine hours, about 200 of which complete the pattern at full scale."""
+    """Return payments of eleven hours, about 200 of which complete the pattern at full scale."""
     total, accounts = (100_000, 12_500) if full else (800, 50)
     rng = random.Random(24)
     return [
-        ("payment", (i, rng.randrange(accounts), rng.randrange(9 * 3600), rng.randrange(500)))
+        ("payment", (i, rng.randrange(accounts), rng.randrange(11 * 3600), rng.randrange(500)))
         for i in range(total)
     ]
 
@@ -153,6 +155,7 @@ FEEDS = {
                 and a.moment < b.moment and b.moment < c.moment
                 and c.moment <= a.moment + 3600;
             """,
+            (MANY, ONE),
         ),
     )
 }
@@ -177,7 +180,7 @@ def measure_feed(name: str, request: Request) -> Iterator[Figure]:
     warm_up()
     feed = FEEDS[name]
     events = feed.events(request.is_full)
-    for size in (MANY, ONE):
+    for size in feed.sizes:
         batches = list(_batches(events, size))
         runs = [_run(feed, batches) for _ in range(RUNS)]
         yield _figure(what(size), len(events), *min(runs))
