@@ -90,7 +90,8 @@ class KernelDetails:
             return "elastic", _WHY_ELASTIC[len(stratum.relations) > 1]
         if layer.tree is not None and (layer.strategy is None or _has_inequality(layer.tree.whole)):
             return "theta-tree", _WHY_TREE
-        rules = tuple(_rules(layer))
+        # A rule that was unfolded has others beside it, which read given rows.
+        rules = tuple(r for r in _rules(layer) if not any("@given" in a.relation for a in r.atoms))
         if layer.tree is not None or not any(map(_has_inequality, rules)):
             return "counting", "it does not depend on itself"
         plain = Layer(layer.relations, rules, False, judges=layer.judges, errors_of=layer.errors_of)

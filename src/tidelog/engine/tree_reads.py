@@ -151,6 +151,11 @@ class TreeReader:
                 yield self._reader(words)
             return
         order = None
+        if not any(type_.kind in UNORDERED for type_ in self._types):
+            streamed = self._results.sorted_parts(_NOW, leader)
+            if streamed is not None:
+                yield from map(self._reader, streamed)
+                return
         if self._types[0].kind in UNORDERED:
             order = self._value_order(self._results.leading_codes(leader, _NOW))
         for part in self._results.parts(_NOW, leader, order):

@@ -5,6 +5,9 @@ comes in parts: the rows of one atom, the *leader*, are taken in the order of th
 the head, as many at a time as give a result of bounded size. Each part is sorted by itself, and the
 parts are in order. Between two parts nothing is kept but a position, so memory is linear in the
 atoms' rows, whatever the size of the result.
+
+If the join binds slots in the order in which the head has them, it writes sorted rows. Then its
+output is taken as it comes, chunk by chunk, and nothing is sorted.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from tidelog.store.catalog import Catalog
 from tidelog.store.run import Run, Words, descriptors_of, sort_pieces, sorted_order
 from tidelog.store.versions import Version
 
-_FIRST_PART = 64  # rows of the leader: the first results come at once
+_FIRST_PART = 1  # rows of the leader: the first results come at once
 _PART_RESULTS = 1 << 20  # results of a part, as far as possible
 
 
@@ -81,6 +84,28 @@ class RuleResults:
             if slot is not None and slot in atom.args and not atom.negated:
                 return place, atom.args.index(slot)
         return None
+
+    def sorted_parts(self, version: Version, leader: tuple[int, int]) -> Iterator[Words] | None:
+        """Return the rows in parts, in the order of their codes, without sorting them.
+
+        Returns None if the join binds slots in another order than that of the head.
+        """
+        place, _ = leader
+        relation = self._catalog.relations[self._rule.atoms[place].relation]
+        if not self._is_injective or not self._joins.writes_sorted_rows(place, relation.stored):
+            return None
+        return self._streamed(place, relation.rows(version), self._merged_reader(version))
+
+    def _streamed(self, place: int, rows: Words, reader: Reader) -> Iterator[Words]:
+        start, size, n = 0, _FIRST_PART, rows.shape[1]
+        while start < n:
+            found = 0
+            driver = [Run(np.ascontiguousarray(rows[:, start : start + size]))]
+            for instances in self._joins.run(place, PLAIN, reader, driver):
+                found += instances.rows.shape[1]
+                yield instances.rows.copy()
+            start += size
+            size *= 4 if found < _PART_RESULTS else 1
 
     def parts(
         self,

@@ -32,8 +32,9 @@ from tidelog.plan.body import (
     outputs,
 )
 from tidelog.plan.bounds import slot_bounds
-from tidelog.plan.order import Orderer, Stats
+from tidelog.plan.order import Orderer, Stats, in_order
 from tidelog.plan.staging import first_externals, needing_externals, reachable_slots, wanted_later
+from tidelog.plan.steps import Leap, Scan
 from tidelog.store.catalog import Catalog
 from tidelog.store.domain import RAW_BITS, Domain, DomainOverflow
 from tidelog.store.index import Index
@@ -325,6 +326,23 @@ class RuleJoin:
         if not self._read(stage, reader, [], None, but=self._driver_place):
             return None
         return stage.program, self._walked_atom
+
+    @property
+    def writes_sorted_rows(self) -> bool:
+        """Whether slots are bound in the order in which the head has them."""
+        plan = self.stages[0].program.plan
+        if len(self.stages) > 1:
+            return False
+        bound: list[str | None] = []
+        for step in plan.steps:
+            if isinstance(step, Leap):
+                bound.append(step.slot)
+            elif isinstance(step, Scan):
+                columns = in_order(step.columns, plan.orders[step.atom])
+                bound += [plan.atoms[step.atom].args[column] for column in columns]
+        bound = [slot for slot in dict.fromkeys(bound) if slot not in self.rule.constants]
+        head = [slot for slot in dict.fromkeys(self.rule.head.args) if slot in bound]
+        return head == bound
 
     def count(self, reader: Reader) -> int | None:
         """Return the number of instantiations; None if Python takes part in the join.

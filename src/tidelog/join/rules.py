@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tidelog.join.failures import check_failures, failing_heads
 from tidelog.join.joins import LARGE_CHANGE, Instances, Reader, RuleJoin
-from tidelog.kernel.join_layout import COUNT
+from tidelog.kernel.join_layout import COUNT, PLAIN
 from tidelog.plan.body import LoweredRule, OnFailure
 from tidelog.store.catalog import Catalog
 from tidelog.store.run import Run, Words
@@ -50,6 +50,14 @@ class RuleJoins:
             yield Instances(self._failing(driver, reader, rows), None)
         elif join.failed and on_failure is OnFailure.RAISE and after is not None:
             check_failures(self._catalog, self.rule, driver, after, rows)
+
+    def writes_sorted_rows(self, driver: int, size: int) -> bool:
+        """Return whether the join from an atom writes rows in the order of the head.
+
+        That holds if atoms are read from one run each, and the rows to start from are sorted.
+        """
+        joins = {self._join(driver, PLAIN, rows) for rows in (1, size)}
+        return all(join.writes_sorted_rows for join in joins)
 
     def count(self, reader: Reader) -> int | None:
         """Return the number of instantiations; None if that takes an enumeration."""
