@@ -60,6 +60,9 @@ _LOCAL_SETTINGS = {
     # Between the JVM and Python's processes: a small epoch takes 0.1 s less than with TCP, which
     # was also seen to stall for minutes when both sides had much to send.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Without its native library, Hadoop starts the program `chmod` for each file that it creates.
+    # This class writes no file with a checksum beside each of them.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 # What the JVM needs to start, or spark-submit to find jars. The rest is set when it runs: the
 # settings of a command line can be read by every user of the machine.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 
 from tidelog import errors
@@ -24,8 +26,14 @@ _SETTINGS = {
     # For a limit in bytes, Spark adds up the size of all columns after every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 15),
+    # A union of frames with a partition each has as many partitions, not one.
+    "spark.sql.unionOutputPartitioning": "false",
 }
 """Settings of the session during the job of an epoch."""
+_SHARD = "TIDELOG_SHARD"
+_MOST_OWN = 8
+"""Up to how many shards have a process of their own. Each of its tasks reads what the shuffle has
+for all shards, and drops the rest."""
 ShardAnswer = tuple[int, dict[str, Any], bytes]
 """A part of a view from a shard: its number, a JSON object, and data."""
 Runner = Callable[[Work], list[ShardAnswer]]
@@ -69,12 +77,41 @@ class BySpark:
             )  # fmt: skip
             sent = frame.frame.mapInArrow(route, shard_routing.SCHEMA)
             routed = sent.repartitionById(count, F.col("shard"))
-        applied = routed.mapInArrow(self.task(work), shard_epoch.SCHEMA)
+        applied = self._applied(routed, self.task(work), count)
         with settings(applied.sparkSession, _SETTINGS):
             table = _run(applied, "an epoch")
         shards, heads = (table[name].to_pylist() for name in ("shard", "head"))
         answers = list(zip(shards, map(json.loads, heads), strict=True))
         return checked_answers(answers)
+
+
+    def _applied(self, routed: Any, task: Any, count: int) -> Any:
+        """Return the answers of the shards; partition i of `routed` has what shard i gets."""
+        if count > _MOST_OWN or not str(self._spark.sparkContext.master).startswith("local"):
+            return routed.mapInArrow(task, shard_epoch.SCHEMA)
+        from pyspark.sql import functions as F
+
+        parts = []
+        for shard in range(count):
+            # Spark computes the shuffle once for all of them: their plans are the same so far. It
+            # would not be so with a filter by column, which Spark would move before the shuffle.
+            own = routed.where(F.spark_partition_id() == shard).coalesce(1)
+            with _own_process(self._spark.sparkContext, shard):
+                parts.append(own.mapInArrow(task, shard_epoch.SCHEMA))
+        return reduce(lambda a, b: a.union(b), parts)
+
+
+@contextmanager
+def _own_process(context: Any, shard: int) -> Iterator[None]:
+    """Let the function of a frame run in a Python process of its own: that of a shard.
+
+    Spark has a pool of processes for each set of environment variables.
+    """
+    context.environment[_SHARD] = str(shard)
+    try:
+        yield
+    finally:
+        del context.environment[_SHARD]
 
 
 def _nothing(batches: Any) -> Any:
