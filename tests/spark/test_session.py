@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.spark.piping import Folder
 from tidelog.errors import UsageError
 from tidelog.spark import open_session
 from tidelog.spark.environment import Taken, expand, scrub
@@ -87,3 +89,16 @@ def test_values_from_the_environment_are_not_shown() -> None:
         expand("${PASS}", {})
     with pytest.raises(UsageError, match="must be followed by the name"):
         expand("${PASS", {})
+
+
+def test_a_checkpoint_without_checksums_beside_its_files(spark: Any, tmp_path: Path) -> None:
+    key = "spark.sql.streaming.checkpointFileManagerClass"
+    before = spark.conf.get(key, None)
+    folder = Folder(tmp_path)
+    folder.write("edge/a", "1,2\n")
+    with folder.pipeline(folder.source("edge", "csv"), sinks=[]) as pipeline:
+        pipeline.run(spark)
+    assert spark.conf.get(key, None) == before
+    logs = [path for path in (tmp_path / "state" / "checkpoint").rglob("*") if path.is_file()]
+    assert {"metadata", "0"} <= {path.name for path in logs}
+    assert not [path for path in logs if path.suffix == ".crc"]

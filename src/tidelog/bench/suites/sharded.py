@@ -55,9 +55,9 @@ FEW, HUNDREDTH, TENTH = 100, ROWS // 100, ROWS // 10
 _SMALLER = 250  # times smaller at the small scale
 _ROUNDS = {
     FEW: (15, 3),
-    HUNDREDTH: (7, 1),
-    TENTH: (5, 1),
-}  # rounds before the measured ones, to warm up
+    HUNDREDTH: (7, 5),
+    TENTH: (5, 3),
+}  # the second number: rounds before the measured ones, to warm up; the JVM compiles in all of them
 _RECOMPUTED = 2  # for epochs of few rows
 
 

@@ -2,10 +2,11 @@
 
 A pipeline reads two folders of files, keeps a view of each, and commits: no sink is written, so the
 time is from the trigger to the commit. The peer is an empty `foreachBatch` over the same two
-sources, which does not even read its rows. Both are measured in one process and in turns, each by
-the times that Spark reports for its batches. Spark's recompute of both views is measured beside
-them. Epochs with sinks, and large states, are in sharded.py; connectors are in spark_kafka.py and
-spark_delta.py.
+sources, which does not even read its rows. Its checkpoint is written by Spark's default class, and
+not by that which pipelines choose (spark/stream.py). Both are measured in one process and in turns,
+each by the times that Spark reports for its batches. Spark's recompute of both views is measured
+beside them. Epochs with sinks, and large states, are in sharded.py; connectors are in
+spark_kafka.py and spark_delta.py.
 """
 
 from __future__ import annotations
