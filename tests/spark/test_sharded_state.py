@@ -65,7 +65,7 @@ def through_a_shuffle(
             for number, table in parts
             if number == own
         ]
-        found.append((own, done_in(work, own, arrived(iter(batches), work.checks))))
+        found.append((own, done_in(work, own, arrived(iter(batches), work.checks))[0]))
     return found
 
 

@@ -64,10 +64,11 @@ class EpochInput:
         streamed = {p.tag for p in self.parts if p.tag < len(tags)}
         self._left_out = sorted(set(tags.values()) - streamed)
 
-    def frame(self, *, with_tables: bool) -> TaggedFrame | None:
+    def frame(self, *, with_tables: bool, numbered: bool = True) -> TaggedFrame | None:
         """Return all rows that Spark reads, with tags; None if there are none.
 
-        Tables were read already. With `with_tables` they are in the frame, too.
+        Tables were read already. With `with_tables` they are in the frame, too. If order matters,
+        rows have a number, unless the caller numbers them.
         """
         frames = []
         if self._stream is not None and len(self._left_out) < len(self._stream.columns):
@@ -82,10 +83,11 @@ class EpochInput:
         if not frames:
             return None
         together = united(frames)
-        return together.numbered() if self._is_ordered else together
+        return together.numbered() if numbered and self.is_ordered else together
 
     @property
-    def _is_ordered(self) -> bool:
+    def is_ordered(self) -> bool:
+        """Whether the order of rows matters."""
         return any(source.spec.mode in ORDERED for source, _ in self.batches)
 
     def tables(self) -> dict[int, pa.Table]:

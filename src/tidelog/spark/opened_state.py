@@ -31,10 +31,15 @@ class OpenedState:
         on_program_change: str,
         retain_epochs: int,
         on_rule_error: str,
+        taken: Sequence[str] = (),
     ) -> None:
-        """`program` has the relations that upserts need; changes of `views` are retained."""
+        """`program` has the relations that upserts need; changes of `views` are retained.
+
+        Sinks can take those of `taken` as files of Spark.
+        """
         self._folder, self._chosen, self._program = folder, chosen, program
         self._views, self._upserts = tuple(views), tuple(upserts)
+        self._taken = tuple(taken)
         self._on_program_change, self._retain_epochs = on_program_change, retain_epochs
         self._on_rule_error = on_rule_error
         self._lock: WriterLock | None = None
@@ -53,7 +58,7 @@ class OpenedState:
             return ShardedPlacement(
                 self._program, self._chosen.folder, self._chosen.sides, self._retain_epochs,
                 self._views, self._folder / QUARANTINE, upserts=self._upserts,
-                finds_failing=self._on_rule_error == "quarantine",
+                finds_failing=self._on_rule_error == "quarantine", taken=self._taken,
             )  # fmt: skip
         return DriverPlacement(
             with_offsets(self._program), self._chosen.folder, self._on_program_change,

@@ -95,9 +95,10 @@ class Pipeline:
         text = with_offsets(keyed).text
         self._sinks = declared_sinks(self._own_program, sinks, self._state, name, text)
         views = [sink.view for sink in self._sinks]
+        taken = [sink.view for sink in self._sinks if sink.takes_files]
         self._opened = OpenedState(
             self._state, self.chosen, keyed, views, self._upserts, on_program_change,
-            retain_epochs, on_rule_error,
+            retain_epochs, on_rule_error, taken,
         )  # fmt: skip
         records = self._own_program.records
         retention = [

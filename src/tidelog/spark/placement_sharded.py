@@ -57,6 +57,7 @@ from tidelog.spark.shard_frames import change_in_files, view_frame
 from tidelog.spark.shard_job import BySpark, Runner, checked_answers, here
 from tidelog.spark.shard_routing import AT, SIGN, SourceCheck, routed_table
 from tidelog.spark.shard_rule_errors import FAILING, ROUNDS
+from tidelog.spark.shard_staging import can_be_staged, remove_staged
 from tidelog.spark.shard_task import Work, forget, router_of
 from tidelog.spark.view_changes import ViewChange, change_of
 from tidelog.values.types import Row
@@ -80,10 +81,12 @@ class ShardedPlacement(CommittedOffsets):
         first_epoch: int = 0,
         upserts: Sequence[Upsert] = (),
         finds_failing: bool = False,
+        taken: Iterable[str] = (),
     ) -> None:
         """Open or begin a state; `quarantine` is the folder for bad rows.
 
-        With `finds_failing`, rows on which rules fail go there, too.
+        With `finds_failing`, rows on which rules fail go there, too. Changes of `watched` views are
+        retained. Sinks take those of `taken` as files of Spark.
         """
         super().__init__()
         self._folder = folder.resolve()
@@ -107,6 +110,7 @@ class ShardedPlacement(CommittedOffsets):
             self._committed = self._epochs.read_offsets(self._last)
         self._sides = tuple(sides) if self._last is None else self._last.sides
         self._program, self._router = router_of(program.text, program.name, self._sides)
+        self._sent = next(filter(self._can_be_sent, taken), "")
         self._views = ShardViews(self._program, self.sharding, self._folder, self._parts)
         self._scattered = ScatteredChanges(self._folder)
         self._check_same()
@@ -114,6 +118,7 @@ class ShardedPlacement(CommittedOffsets):
             self._epochs.make_folders(self.sharding.grid.shards)
         else:
             self._epochs.clean(self._last, retain_epochs)
+            remove_staged(self._folder)
 
     def _check_same(self) -> None:
         last = self._last
@@ -131,6 +136,11 @@ class ShardedPlacement(CommittedOffsets):
                 f"the shards in `{self._folder}` were laid out by another version of Tidelog"
                 "\n  help: `tidelog pipeline rescale` lays them out again"
             )
+
+    def _can_be_sent(self, view: str) -> bool:
+        """Return whether Spark can write the changes of a view in the job of an epoch."""
+        schema = arrow_schema(self._program.relations[view], self._program.records)
+        return can_be_staged(schema) and not self.sharding.shown[view].is_scattered
 
     @property
     def _plan(self) -> tuple[str, ...]:
@@ -217,7 +227,9 @@ class ShardedPlacement(CommittedOffsets):
             )
             for p in epoch.parts
         )  # fmt: skip
-        work = replace(self._epoch_work(checks), finds_failing=self._finds_failing)
+        # A job that finds failing rows runs again without them, so its files would not count.
+        sent = "" if self._last is None or self._finds_failing else self._sent
+        work = replace(self._epoch_work(checks, sent), finds_failing=self._finds_failing)
         Quarantine(self._quarantine).remove_from(work.epoch)
         answers = self._without_failing(epoch, work)
         before_commit(epoch)
@@ -282,13 +294,15 @@ class ShardedPlacement(CommittedOffsets):
         if offsets:
             changes.offsets[RETAINED] = offsets
 
-    def _epoch_work(self, checks: tuple[SourceCheck, ...]) -> EpochWork:
+    def _epoch_work(self, checks: tuple[SourceCheck, ...], sent: str = "") -> EpochWork:
         last = self._last
         epoch = self._first_epoch if last is None else last.epoch + 1
         known = self.offsets(RETAINED)
         times = {check.name: newest_time(known, check.name) for check in checks}
         newest = {name: time for name, time in times.items() if time is not None}
-        return EpochWork(self._work(), epoch, self._watched, checks, str(self._quarantine), newest)
+        return EpochWork(
+            self._work(), epoch, self._watched, checks, str(self._quarantine), newest, sent=sent
+        )
 
     def _commit_answers(
         self, epoch: int, answers: Sequence[tuple[int, dict[str, Any]]], changes: EpochChanges

@@ -4,11 +4,19 @@ Partition i of the shuffle has everything for shard i (shard_routing.py). A task
 from the memory of its process or from its files, applies the rows, writes files under unique names,
 and returns their names. The driver decides which of the files count. So a task may run twice, or
 fail at any point. Nothing but names, counts and errors returns to the driver.
+
+If a sink takes the changes of a view as Parquet files, the tasks return these changes as rows, and
+Spark writes them in the same job. The answers with names and counts are then files. Both are
+*staged*: they count when the driver has committed the epoch that names them (shard_job.py). An
+epoch has one result, whichever attempt of a task computes it. So rows and answer may come from
+different attempts.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,12 +31,12 @@ from tidelog.io.columns import CheckedTable, is_columnar
 from tidelog.sharding.key_relations import Upsert, is_hidden
 from tidelog.sharding.sharding import Variant
 from tidelog.spark.bisection import RULE_ERRORS
-from tidelog.spark.ordering import sorted_places
 from tidelog.spark.shard_retention import ShardRetention
-from tidelog.spark.shard_routing import AT, KEY, SIGN, SourceCheck
+from tidelog.spark.shard_routing import AT, KEY, SIGN, SourceCheck, in_order_of_keys
 from tidelog.spark.shard_rule_errors import ShardSearch, write_failing
 from tidelog.spark.shard_task import (
     Work,
+    changes_of_view,
     drop,
     keep,
     opened,
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
     from tidelog.store.codec import Codec
 
 SCHEMA = "shard int, head string"
+_ROWS_AT_ONCE = 1 << 16  # that go to Spark
 Array = NDArray[np.int64]
 Pieces = list[tuple[Array, NDArray[np.bool_] | None]]
 
@@ -81,6 +90,10 @@ class EpochWork:
     """Whether to look for the rows on which rules fail."""
     failing: tuple[tuple[str, str], ...] = ()
     """Relations, and files with their rows on which rules fail: these are left out."""
+    sent: str = ""
+    """The view whose changes the tasks return as rows, for Spark to write; empty if none."""
+    answers: str = ""
+    """The folder for the answers of tasks that return such rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do the epoch in the shard of a partition."""
@@ -91,7 +104,12 @@ class EpochWork:
         context = TaskContext.get()
         assert context is not None
         shard = context.partitionId()
-        head = done_in(self, shard, arrived(batches, self.checks))
+        head, rows = done_in(self, shard, arrived(batches, self.checks))
+        if self.sent:
+            write_answer(Path(self.answers), shard, head)
+            if rows is not None:
+                yield from rows.combine_chunks().to_batches(_ROWS_AT_ONCE)
+            return
         yield pa.RecordBatch.from_pydict(
             {
                 "shard": pa.array([shard], pa.int32()),
@@ -120,14 +138,34 @@ def arrived(batches: Iterator[pa.RecordBatch], checks: Sequence[SourceCheck]) ->
     return found
 
 
-def done_in(work: EpochWork, shard: int, came: Arrived) -> dict[str, Any]:
-    """Do the epoch in a shard; return the answer, which is an error if the epoch cannot be done."""
+def write_answer(folder: Path, shard: int, head: Mapping[str, Any]) -> None:
+    """Write the answer of a task. If the task runs again, either answer will do."""
+    hidden = folder / f".{shard}.{secrets.token_hex(8)}"
+    hidden.write_text(json.dumps(head), encoding="utf-8")
+    os.replace(hidden, folder / f"{shard}.json")
+
+
+def read_answers(folder: Path, shards: int) -> list[tuple[int, dict[str, Any]]]:
+    """Return what tasks have answered."""
+    found = ((shard, folder / f"{shard}.json") for shard in range(shards))
+    return [
+        (shard, json.loads(file.read_text(encoding="utf-8")))
+        for shard, file in found
+        if file.exists()
+    ]
+
+
+def done_in(work: EpochWork, shard: int, came: Arrived) -> tuple[dict[str, Any], pa.Table | None]:
+    """Do the epoch in a shard; return the answer, and the rows that Spark is to write.
+
+    The answer is an error if the epoch cannot be done.
+    """
     try:
         return _done_in(work, shard, came)
     except TidelogError as error:
         # Returned and not raised: another attempt would fail in the same way.
         drop((work.state.identity, shard))
-        return {"error": type(error).__name__, "message": str(error)}
+        return {"error": type(error).__name__, "message": str(error)}, None
     except BaseException:
         drop((work.state.identity, shard))
         raise
@@ -183,7 +221,7 @@ def error_in(work: EpochWork, shard: int, came: Arrived) -> DataError | None:
         drop((work.state.identity, shard))
 
 
-def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
+def _done_in(work: EpochWork, number: int, came: Arrived) -> tuple[dict[str, Any], pa.Table | None]:
     state = work.state
     epoch = _ShardInput(work, number, came)
     try:
@@ -194,7 +232,8 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
         found = epoch.search.find(error)
         drop((state.identity, number))
         folder = Path(state.folder)
-        return {"failing": write_failing(folder, work.epoch, number, epoch.program, found)}
+        failing = write_failing(folder, work.epoch, number, epoch.program, found)
+        return {"failing": failing}, None
     router, retention = epoch.router, epoch.retention
     counting = router.sharding.grid.counts
     keep(state, number, shard)
@@ -215,17 +254,23 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> dict[str, Any]:
         "newest": retention.newest,
         "late": retention.late,
     }
+    sent = None
     for name in work.watched:
         variant = router.sharding.shown[name]
         if name in done.changes and counting(variant.partitioning, number):
-            answer["views"][name] = write_changes(state, work.epoch, number, shard, name, done)
+            table = changes_of_view(work.epoch, shard, name, done)
+            if name == work.sent:
+                sent, file = table, ""
+            else:
+                file = write_changes(state, work.epoch, number, table)
+            answer["views"][name] = file, table.num_rows
     if came.bad:
         from tidelog.spark.checking import BadRow
         from tidelog.spark.quarantine import Quarantine
 
         bad = {name: [BadRow(**row) for row in rows] for name, rows in came.bad.items()}
         Quarantine(Path(work.quarantine)).write_part(work.epoch, number, bad)
-    return answer
+    return answer, sent
 
 
 def _encoded(
@@ -280,7 +325,7 @@ class _Upserts:
 
         by_relation: dict[str, list[pa.Table]] = {}
         for source in sorted(tables):
-            ordered = in_order_of_keys(pa.concat_tables(tables[source]))
+            ordered = in_order_of_keys(tables[source])
             by_relation.setdefault(checks[source].relation, []).append(ordered)
         shapes = {check.relation: check.shape for check in checks}
         found: dict[str, tuple[Array, Array]] = {}
@@ -341,13 +386,11 @@ def _pieces(
     codec: Codec,
 ) -> dict[str, Pieces]:
     """Return the rows of each variant, in the order in which they apply."""
-    import pyarrow as pa
-
     found: dict[str, Pieces] = {}
     for source in sorted(came.tables):
         if checks[source].shape.keys:
             continue
-        table = in_order_of_keys(pa.concat_tables(came.tables[source]))
+        table = in_order_of_keys(came.tables[source])
         signs = _signs(table) if SIGN in table.column_names else None
         relation = checks[source].relation
         rows = _own_columns(table)
@@ -358,15 +401,6 @@ def _pieces(
             own_signs = None if signs is None else signs[mine]
             found.setdefault(router.sharding.name_of(variant), []).append((own, own_signs))
     return found
-
-
-def in_order_of_keys(table: pa.Table) -> pa.Table:
-    """Return rows in the order in which they apply, as the columns for it say."""
-    import pyarrow as pa
-
-    keys = [name for name in table.column_names if name.startswith(KEY)]
-    places = sorted_places(np.asarray(table[name]) for name in keys)
-    return table if places is None else table.take(pa.array(places))
 
 
 def _own_columns(table: pa.Table) -> pa.Table:
@@ -401,7 +435,7 @@ def in_this_process(
     work: EpochWork, tables: Tables, shards: int
 ) -> list[tuple[int, dict[str, Any]]]:
     """Do the epoch in all shards, one after the other."""
-    return [(shard, done_in(work, shard, _came(tables, shard))) for shard in range(shards)]
+    return [(shard, done_in(work, shard, _came(tables, shard))[0]) for shard in range(shards)]
 
 
 def error_in_this_process(work: EpochWork, tables: Tables, shards: int) -> DataError | None:

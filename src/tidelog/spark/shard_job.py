@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import reduce
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tidelog import errors
 from tidelog.errors import DataError, LimitError, StateError, UsageError
-from tidelog.spark import shard_epoch, shard_routing, shard_task
+from tidelog.io.tabular import arrow_schema
+from tidelog.spark import (
+    shard_epoch,
+    shard_processes,
+    shard_routing,
+    shard_staging,
+    shard_task,
+)
 from tidelog.spark.epoch_input import EpochInput
+from tidelog.spark.frames import frame_schema
 from tidelog.spark.jobs import reason, settings
 from tidelog.spark.retries import outage
 from tidelog.spark.shard_epoch import EpochWork
+from tidelog.spark.shard_processes import by_shard, of_shards
 from tidelog.spark.shard_routing import RouteRows
-from tidelog.spark.shard_task import Work, count_of
+from tidelog.spark.shard_staging import Staged
+from tidelog.spark.shard_task import Work, count_of, router_of
+from tidelog.spark.view_changes import changes_schema
 
 _SETTINGS = {
     # The shards say how many partitions there are, so both stages can be planned at once. An
@@ -26,14 +37,9 @@ _SETTINGS = {
     # For a limit in bytes, Spark adds up the size of all columns after every row.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 15),
-    # A union of frames with a partition each has as many partitions, not one.
-    "spark.sql.unionOutputPartitioning": "false",
+    **shard_processes.SETTINGS,
 }
 """Settings of the session during the job of an epoch."""
-_SHARD = "TIDELOG_SHARD"
-_MOST_OWN = 8
-"""Up to how many shards have a process of their own. Each of its tasks reads what the shuffle has
-for all shards, and drops the rest."""
 ShardAnswer = tuple[int, dict[str, Any], bytes]
 """A part of a view from a shard: its number, a JSON object, and data."""
 Runner = Callable[[Work], list[ShardAnswer]]
@@ -49,8 +55,8 @@ class BySpark:
     def __call__(self, work: Work) -> list[ShardAnswer]:
         """Read a view in one job; raise the error that a shard has reported."""
         count = count_of(work.sides)
-        shards = self._spark.range(0, count, 1, count)
-        table = _run(shards.mapInArrow(work, shard_task.SCHEMA), "a read of a view")
+        frame = of_shards(self._spark, work, count, shard_task.SCHEMA)
+        table = _run(frame.toArrow, "a read of a view")
         shards, heads, parts = (table[name].to_pylist() for name in ("shard", "head", "data"))
         found = list(zip(shards, map(json.loads, heads), parts, strict=True))
         checked_answers([(shard, head) for shard, head, _ in found])
@@ -66,52 +72,42 @@ class BySpark:
 
         state = work.state
         count = count_of(state.sides)
-        frame = epoch.frame(with_tables=True)
+        frame = epoch.frame(with_tables=True, numbered=False)
         if frame is None:
             shards = self._spark.range(0, count, 1, count)
             routed = shards.mapInArrow(_nothing, shard_routing.SCHEMA)
         else:
             route = RouteRows(
                 state.program, state.program_name, state.sides, work.checks, epoch.files(),
-                frame.columns, state.folder, work.failing,
+                frame.columns, epoch.is_ordered, state.folder, work.failing,
             )  # fmt: skip
             sent = frame.frame.mapInArrow(route, shard_routing.SCHEMA)
             routed = sent.repartitionById(count, F.col("shard"))
-        applied = self._applied(routed, self.task(work), count)
-        with settings(applied.sparkSession, _SETTINGS):
-            table = _run(applied, "an epoch")
-        shards, heads = (table[name].to_pylist() for name in ("shard", "head"))
-        answers = list(zip(shards, map(json.loads, heads), strict=True))
-        return checked_answers(answers)
+        if not work.sent:
+            applied = by_shard(self._spark, routed, self.task(work), count, shard_epoch.SCHEMA)
+            with settings(applied.sparkSession, _SETTINGS):
+                table = _run(applied.toArrow, "an epoch")
+            shards, heads = (table[name].to_pylist() for name in ("shard", "head"))
+            return checked_answers(list(zip(shards, map(json.loads, heads), strict=True)))
+        return self._staged(routed, work, count)
 
-
-    def _applied(self, routed: Any, task: Any, count: int) -> Any:
-        """Return the answers of the shards; partition i of `routed` has what shard i gets."""
-        if count > _MOST_OWN or not str(self._spark.sparkContext.master).startswith("local"):
-            return routed.mapInArrow(task, shard_epoch.SCHEMA)
-        from pyspark.sql import functions as F
-
-        parts = []
-        for shard in range(count):
-            # Spark computes the shuffle once for all of them: their plans are the same so far. It
-            # would not be so with a filter by column, which Spark would move before the shuffle.
-            own = routed.where(F.spark_partition_id() == shard).coalesce(1)
-            with _own_process(self._spark.sparkContext, shard):
-                parts.append(own.mapInArrow(task, shard_epoch.SCHEMA))
-        return reduce(lambda a, b: a.union(b), parts)
-
-
-@contextmanager
-def _own_process(context: Any, shard: int) -> Iterator[None]:
-    """Let the function of a frame run in a Python process of its own: that of a shard.
-
-    Spark has a pool of processes for each set of environment variables.
-    """
-    context.environment[_SHARD] = str(shard)
-    try:
-        yield
-    finally:
-        del context.environment[_SHARD]
+    def _staged(self, routed: Any, work: EpochWork, count: int) -> list[tuple[int, dict[str, Any]]]:
+        """Apply rows, and have Spark write the changes of a view, in one job."""
+        staged = Staged(Path(work.state.folder))
+        try:
+            task = self.task(replace(work, answers=str(staged.answers)))
+            state = work.state
+            program, _ = router_of(state.program, state.program_name, state.sides)
+            view = arrow_schema(program.relations[work.sent], program.records)
+            schema = frame_schema(self._spark, changes_schema(view))
+            applied = by_shard(self._spark, routed, task, count, schema)
+            with settings(applied.sparkSession, {**_SETTINGS, **shard_staging.SETTINGS}):
+                _run(lambda: staged.write(applied), "an epoch")
+            answers = checked_answers(staged.read(count))
+            staged.keep(work.epoch, work.sent, answers)
+            return answers
+        finally:
+            staged.remove()
 
 
 def _nothing(batches: Any) -> Any:
@@ -128,9 +124,9 @@ def here(work: Work) -> list[ShardAnswer]:
     return found
 
 
-def _run(frame: Any, what: str) -> Any:
+def _run(job: Callable[[], Any], what: str) -> Any:
     try:
-        return frame.toArrow()
+        return job()
     except Exception as error:  # Spark's own, of either kind of session
         text = f"Spark failed in {what}: {_cause(error)}"
         # Our own code in a worker fails again; whatever Spark reads from may come back.

@@ -14,19 +14,21 @@ one shard is one Arrow stream: Spark's shuffle moves a few large values instead 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.io.conversion import ConversionOptions
 from tidelog.spark.envelopes import ORDERED, Shape
-from tidelog.spark.ordering import SourceFile, order_keys
+from tidelog.spark.ordering import SourceFile, order_keys, sorted_places
 from tidelog.spark.retained_time import RetainedTime
 from tidelog.spark.shard_task import as_bytes, count_of, router_of
 from tidelog.spark.worker_process import begin_task
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from tidelog.sharding.router import Router
     from tidelog.spark.checking import Checked, Checker
@@ -65,6 +67,8 @@ class RouteRows:
     checks: tuple[SourceCheck, ...]
     files: Mapping[int, SourceFile]
     columns: Columns
+    is_ordered: bool
+    """Whether the order of rows matters."""
     folder: str = ""
     """The folder of the state."""
     failing: tuple[tuple[str, str], ...] = ()
@@ -73,21 +77,27 @@ class RouteRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what goes to each shard."""
         import pyarrow as pa
+        from pyspark import TaskContext
 
-        from tidelog.spark.union import split
+        from tidelog.spark.union import first_number, split, with_numbers
 
         begin_task()
+        context = TaskContext.get()
+        assert context is not None
+        number = first_number(context.partitionId())
         kinds = {
             "shard": pa.int32(), "source": pa.int32(), "received": pa.int64(),
             "bad": pa.string(), "newest": pa.int64(), "data": pa.binary(),
         }  # fmt: skip
         routing = _Routing(self)
-        for table in _collected(batches):
+        for found in _collected(batches):
+            table = with_numbers(found, number) if self.is_ordered else found
+            number += table.num_rows
             for tag, rows in split(table, self.columns).items():
-                found = list(routing.parts(tag, rows))
+                parts = list(routing.parts(tag, rows))
                 yield pa.RecordBatch.from_pydict(
                     {
-                        name: pa.array([part[i] for part in found], kind)
+                        name: pa.array([part[i] for part in parts], kind)
                         for i, (name, kind) in enumerate(kinds.items())
                     }
                 )
@@ -168,10 +178,60 @@ class _Routing:
         if checked.at is not None:
             table = table.append_column(AT, pa.array(checked.at))
         if check.mode in ORDERED:
-            for i, key in enumerate(order_keys(rows, self._task.files)):
-                own = key if checked.places is None else key[checked.places]
-                table = table.append_column(f"{KEY} {i}", pa.array(own))
+            keys = order_keys(rows, self._task.files)
+            if checked.places is not None:
+                keys = [key[checked.places] for key in keys]
+            table = with_order(table, keys)
         return table
+
+
+def with_order(table: pa.Table, keys: Sequence[NDArray[np.int64]]) -> pa.Table:
+    """Return rows with the keys of their order, as columns.
+
+    Mostly all rows of a table come from one range of a file, and are in order. Then only the keys
+    of the first row are added, to the metadata.
+    """
+    import pyarrow as pa
+
+    if not keys or not len(keys[0]):
+        return table
+    same = all((key == key[0]).all() for key in keys[:-1])
+    if same and (keys[-1][1:] >= keys[-1][:-1]).all():
+        return table.replace_schema_metadata({KEY: json.dumps([int(key[0]) for key in keys])})
+    for i, key in enumerate(keys):
+        table = table.append_column(f"{KEY} {i}", pa.array(key))
+    return table
+
+
+def _with_columns(table: pa.Table, first: Sequence[int] | None) -> pa.Table:
+    """Return rows with the keys of their order as columns; `first` has those of the first row.
+
+    In the last column they are not the original ones, but no other row has keys between these.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    found = table.replace_schema_metadata(None)
+    for i, key in enumerate(first or ()):
+        is_last = first is not None and i == len(first) - 1
+        own = key + np.arange(len(table)) if is_last else np.full(len(table), key)
+        found = found.append_column(f"{KEY} {i}", pa.array(own))
+    return found
+
+
+def in_order_of_keys(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of tables in the order in which they apply (`with_order`)."""
+    import numpy as np
+    import pyarrow as pa
+
+    first = [json.loads((t.schema.metadata or {}).get(KEY.encode(), "null")) for t in tables]
+    if None not in first:
+        order = sorted(range(len(tables)), key=first.__getitem__)
+        return pa.concat_tables([tables[i].replace_schema_metadata(None) for i in order])
+    together = pa.concat_tables(map(_with_columns, tables, first))
+    names = [name for name in together.column_names if name.startswith(KEY)]
+    places = sorted_places(np.asarray(together[name]) for name in names)
+    return together if places is None else together.take(pa.array(places))
 
 
 def routed_table(router: Router, relation: str, table: pa.Table) -> Iterator[tuple[int, Any]]:

@@ -155,16 +155,12 @@ def drop(key: tuple[str, int]) -> None:
 # --- views ------------------------------------------------------------------------------------
 
 
-def write_changes(
-    work: Work, epoch: int, number: int, shard: Shard, name: str, done: ShardDone
-) -> tuple[str, int]:
-    """Write the changes of a view in an epoch for Spark to read; return file and rows."""
+def changes_of_view(epoch: int, shard: Shard, name: str, done: ShardDone) -> pa.Table:
+    """Return the changes of a view in an epoch, with types that Spark has."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    from tidelog.io.atomic import sync_folder, write_synced
     from tidelog.spark.frames import for_spark
-    from tidelog.spark.view_changes import EPOCH, signed
+    from tidelog.spark.view_changes import signed
 
     delta = done.changes[name]
     deleted, inserted = delta.deleted.shape[1], delta.inserted.shape[1]
@@ -173,15 +169,30 @@ def write_changes(
     )
     if not shard.engine.program.relations[name].columns:
         rows = rows.select([])
-    table = for_spark(signed(rows, epoch, deleted, inserted))
+    return for_spark(signed(rows, epoch, deleted, inserted))
+
+
+def write_changes(work: Work, epoch: int, number: int, table: pa.Table) -> str:
+    """Write the changes of a view in an epoch for Spark to read; return the name of the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from tidelog.io.atomic import sync_folder, write_synced
+    from tidelog.spark.view_changes import EPOCH
+
     # Numbers differ too much for dictionaries, which take half of the time to write them.
     texts = [column.name for column in table.schema if pa.types.is_string(column.type)]
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, use_dictionary=[*texts, EPOCH], write_statistics=False)
-    file = f"changes/{epoch:012}-{number}-{secrets.token_hex(8)}.parquet"
+    file = changes_file(epoch, number)
     write_synced(Path(work.folder) / file, sink.getvalue())
     sync_folder(Path(work.folder) / "changes")
-    return file, deleted + inserted
+    return file
+
+
+def changes_file(epoch: int, number: int, ending: str = ".parquet") -> str:
+    """Return a new name for the changes of a view in a shard."""
+    return f"changes/{epoch:012}-{number}-{secrets.token_hex(8)}{ending}"
 
 
 def read_view(work: Work, number: int) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -136,28 +136,45 @@ class FileWriter(Writer):
 
     def write_changes(self, epoch: int, frame: Any) -> None:
         """Write the files of an epoch."""
-        target, name = self._target, f"epoch-{epoch:012d}"
         with self._staged(frame) as (folder, files):
-            kept = set()
-            for folders, numbers in _by_folder(files).items():
-                place = target / folders.relative_to(folder)
-                place.mkdir(parents=True, exist_ok=True)
-                for number, file in enumerate(numbers):
-                    more = "" if len(numbers) == 1 else f"-{number:05d}"
-                    kept.add(place / (name + more + self._ending(file)))
-                    _put(file, place / (name + more + self._ending(file)))
-                sync_folder(place)
-            for path in target.rglob(f"{name}*"):
-                if path not in kept:
-                    path.unlink()  # from an attempt with other parts
+            self._put_changes(epoch, folder, files)
+
+    def _put_changes(self, epoch: int, folder: Path, files: list[Path]) -> None:
+        """Move the files of an epoch from a folder to the target."""
+        target, name = self._target, f"epoch-{epoch:012d}"
+        kept = set()
+        for folders, numbers in _by_folder(files).items():
+            place = target / folders.relative_to(folder)
+            place.mkdir(parents=True, exist_ok=True)
+            for number, file in enumerate(numbers):
+                more = "" if len(numbers) == 1 else f"-{number:05d}"
+                kept.add(place / (name + more + self._ending(file)))
+                _put(file, place / (name + more + self._ending(file)))
+            sync_folder(place)
+        for path in target.rglob(f"{name}*"):
+            if path not in kept:
+                path.unlink()  # from an attempt with other parts
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether Spark writes the same files without this sink."""
+        spec = self.spec
+        is_plain = not spec.options and not spec.partition_by
+        return spec.what == "changes" and spec.format == "parquet" and is_plain
+
+    def write_files(self, epoch: int, files: Sequence[Path]) -> None:
+        """Copy the files of an epoch."""
+        with self._beside() as folder:
+            folder.mkdir()
+            copies = [folder / f"part-{number:05d}.parquet" for number in range(len(files))]
+            for file, copy in zip(files, copies, strict=True):
+                shutil.copyfile(file, copy)
+            self._put_changes(epoch, folder, copies)
 
     @contextmanager
     def _staged(self, frame: Any) -> Iterator[tuple[Path, list[Path]]]:
         """Have Spark write a frame to a hidden folder beside the target; give it and its files."""
-        target = self._target
-        folder = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+        with self._beside() as folder:
             saved(self, frame, f"file://{folder}", "error")
             if not folder.is_dir():
                 raise DataError(
@@ -168,6 +185,15 @@ class FileWriter(Writer):
             for path in folder.rglob(".*.crc"):
                 path.unlink()
             yield folder, sorted(path for path in folder.rglob("part-*") if path.is_file())
+
+    @contextmanager
+    def _beside(self) -> Iterator[Path]:
+        """Give the path of a hidden folder beside the target, and remove it at the end."""
+        target = self._target
+        folder = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            yield folder
         except OSError as error:
             raise UsageError(f"cannot write `{target}`: {error.strerror or error}") from None
         finally:

@@ -20,6 +20,8 @@ from tidelog.spark.view_changes import EPOCH, OP, ViewChange, as_insertions, net
 if TYPE_CHECKING:
     from tidelog.spark.placements import Placement
 
+_SMALL_FILES = 4
+"""How many files of few rows a sink gets in an epoch, at most."""
 FEW = 50_000
 """Rows up to which one task writes them, to one file."""
 _SPARK = ("grpc", "py4j", "pyspark")  # where Spark's errors are defined
@@ -49,6 +51,11 @@ class SinkRun:
     def is_table(self) -> bool:
         """Whether the whole view is written; else its changes."""
         return self.spec.what == "table"
+
+    @property
+    def takes_files(self) -> bool:
+        """Whether changes can be given as Parquet files that Spark has written."""
+        return self._writer.takes_files
 
     @property
     def epoch(self) -> int | None:
@@ -199,6 +206,8 @@ class SinkRun:
             return 0
         if self._writer.collects:
             self._writer.write_changes(change.epoch, change.table())
+        elif self._writer.takes_files and _fit(change):
+            self._writer.write_files(change.epoch, change.files)
         else:
             frame = change.frame()
             few = change.rows <= FEW
@@ -206,6 +215,11 @@ class SinkRun:
         if self._writer.records_epoch:
             self._reached = change.epoch
         return change.rows
+
+
+def _fit(change: ViewChange) -> bool:
+    """Return whether the files of a change can be those of a sink: not many small ones."""
+    return bool(change.files) and (change.rows > FEW or len(change.files) <= _SMALL_FILES)
 
 
 class _Doing:

@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -97,6 +99,11 @@ class Writer(ABC):
         """Return epochs whose changes are in the target, at least the last one."""
         return set()
 
+    @property
+    def takes_files(self) -> bool:
+        """Whether changes can be given as Parquet files that Spark has written."""
+        return False
+
     @abstractmethod
     def write_table(self, epoch: int, frame: Any) -> None:
         """Write all rows of the view."""
@@ -104,6 +111,10 @@ class Writer(ABC):
     @abstractmethod
     def write_changes(self, epoch: int, frame: Any) -> None:
         """Write the changes of an epoch."""
+
+    def write_files(self, epoch: int, files: Sequence[Path]) -> None:
+        """Write the changes of an epoch, which are in files; as `write_changes`."""
+        raise NotImplementedError
 
     def merge(self, epoch: int, frame: Any) -> None:
         """Bring the table to an epoch by the net change since the epoch that it has reached."""

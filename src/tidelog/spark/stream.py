@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ _CHECKPOINT_MANAGER = (
 """Writes the logs of the checkpoint, which is in a local folder. It renames files, as the default
 does. But the default starts the program `readlink` for each part of a path, about 35 times for each
 micro-batch, which takes about 0.1 s."""
+_OPENING = "Initializing sources"  # what a query says of itself at its start
+_PATIENCE = 5.0  # seconds
 _STEP = 0.2  # seconds between two looks at a running query
 
 
@@ -148,10 +151,19 @@ class EpochStream:
         try:
             with settings(self._spark, _checkpoint_settings(self._spark)):
                 self._query = writer.start()
+                self._initialized()
         except Exception as error:  # Spark's own, of either kind of session
             raise outage(
                 f"Spark cannot start the streaming query: {reason(error)}", error
             ) from error
+
+    def _initialized(self) -> None:
+        """Wait until the query has opened its logs, which it does by the settings at that time."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end and self._query.isActive:
+            if self._query.status["message"] not in ("Initializing StreamExecution", _OPENING):
+                return
+            time.sleep(0.005)
 
     def _each(self, epoch: Callable[[Any, str, int], object], frame: Any, batch: int) -> None:
         """Do a micro-batch, unless the pipeline was stopped."""
@@ -217,8 +229,9 @@ def _checkpoint_settings(spark: Any) -> dict[str, str]:
     """Return settings for the query, unless the user has chosen, or Spark has no such class."""
     if spark.conf.get(_CHECKPOINTS, None) is not None:
         return {}
+    context = spark.sparkContext
     try:
-        spark.sparkContext._jvm.java.lang.Class.forName(_CHECKPOINT_MANAGER)
+        context._jvm.java.lang.Class.forName(_CHECKPOINT_MANAGER)
     except Exception:  # ClassNotFoundException, as py4j wraps it
         return {}
     return {_CHECKPOINTS: _CHECKPOINT_MANAGER}

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,6 +76,16 @@ def united(frames: Sequence[TaggedFrame]) -> TaggedFrame:
         lambda a, b: a.unionByName(b, allowMissingColumns=True), [one.frame for one in frames]
     )
     return TaggedFrame(together, {tag: own for one in frames for tag, own in one.columns.items()})
+
+
+def with_numbers(table: pa.Table, first: int) -> pa.Table:
+    """Return rows with the column `id`; `first` is the number of the first one."""
+    return table.append_column(ID, pa.array(np.arange(first, first + table.num_rows)))
+
+
+def first_number(partition: int) -> int:
+    """Return the number of the first row of a partition, as `monotonically_increasing_id` does."""
+    return partition << 33
 
 
 def split(table: pa.Table, columns: Columns) -> dict[int, pa.Table]:

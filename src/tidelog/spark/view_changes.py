@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class ViewChange:
     """Makes the DataFrame."""
     table: Callable[[], pa.Table]
     """Collects the rows."""
+    files: Sequence[Path] = ()
+    """Parquet files with these rows and no others, if Spark has written them."""
 
 
 def change_of(spark: Any, epoch: int, change: Change) -> ViewChange:
@@ -51,6 +54,11 @@ def changes_table(epoch: int, change: Change) -> pa.Table:
     deleted, inserted = change.deleted, change.inserted
     rows = pa.concat_tables([deleted.to_arrow(), inserted.to_arrow()])
     return signed(rows, epoch, len(deleted), len(inserted))
+
+
+def changes_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of the changes of a view, given that of the view."""
+    return pa.schema([*schema, pa.field(OP, pa.string()), pa.field(EPOCH, pa.int64())])
 
 
 def signed(rows: pa.Table, epoch: int, deleted: int, inserted: int) -> pa.Table:
