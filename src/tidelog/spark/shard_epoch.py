@@ -260,10 +260,11 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> tuple[dict[str, Any
         if name in done.changes and counting(variant.partitioning, number):
             table = changes_of_view(work.epoch, shard, name, done)
             if name == work.sent:
-                sent, file = table, ""
+                sent = table
+                answer["views"][name] = "", table.num_rows  # the driver will know the file
             else:
                 file = write_changes(state, work.epoch, number, table)
-            answer["views"][name] = file, table.num_rows
+                answer["views"][name] = file, table.num_rows
     if came.bad:
         from tidelog.spark.checking import BadRow
         from tidelog.spark.quarantine import Quarantine
