@@ -64,6 +64,7 @@ _LOCAL_SETTINGS = {
     # This class writes no file with a checksum beside each of them.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+_FILES = "spark.hadoop.fs.file.impl"
 # What the JVM needs to start, or spark-submit to find jars. The rest is set when it runs: the
 # settings of a command line can be read by every user of the machine.
 _AT_START = re.compile(
@@ -249,6 +250,9 @@ def _configuration(master: str | None, explicit: Mapping[str, str]) -> tuple[Any
         # Workers run on this machine: use this Python, which has the package. Spark starts some of
         # them by the environment of the JVM.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        given = _defaults_text() + os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+        if _FILES not in explicit and _FILES not in given:
+            start.set(_FILES, _LOCAL_SETTINGS[_FILES])  # before spark-submit opens its first file
         if "SPARK_LOCAL_IP" not in os.environ:
             own["SPARK_LOCAL_IP"] = "127.0.0.1"  # else the UI would listen on all interfaces
     with _environment(own):
