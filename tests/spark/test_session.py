@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.spark.piping import Folder
 from tidelog.errors import UsageError
 from tidelog.spark import open_session
 from tidelog.spark.environment import Taken, expand, scrub
 from tidelog.spark.session import ui_address, using_session
+
+ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT = """
 import sys
@@ -91,14 +92,42 @@ def test_values_from_the_environment_are_not_shown() -> None:
         expand("${PASS", {})
 
 
-def test_a_checkpoint_without_checksums_beside_its_files(spark: Any, tmp_path: Path) -> None:
-    key = "spark.sql.streaming.checkpointFileManagerClass"
+LOCAL_FILES = """
+import sys
+from pathlib import Path
+from tests.spark.piping import Folder
+from tidelog.spark.session import using_session
+
+path, *settings = sys.argv[1:]
+folder = Folder(Path(path))
+folder.write("edge/a", "1,2\\n")
+key = "spark.sql.streaming.checkpointFileManagerClass"
+with using_session("x", settings=dict(s.split("=") for s in settings)) as spark:
     before = spark.conf.get(key, None)
-    folder = Folder(tmp_path)
-    folder.write("edge/a", "1,2\n")
     with folder.pipeline(folder.source("edge", "csv"), sinks=[]) as pipeline:
         pipeline.run(spark)
     assert spark.conf.get(key, None) == before
-    logs = [path for path in (tmp_path / "state" / "checkpoint").rglob("*") if path.is_file()]
-    assert {"metadata", "0"} <= {path.name for path in logs}
-    assert not [path for path in logs if path.suffix == ".crc"]
+    print(spark.conf.get("spark.hadoop.fs.file.impl", "Spark's own"))
+logs = [path for path in (folder.path / "state" / "checkpoint").rglob("*") if path.is_file()]
+assert {"metadata", "0"} <= {path.name for path in logs}
+print(any(path.suffix == ".crc" for path in logs))
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("spark.ui.enabled=false", "org.apache.hadoop.fs.RawLocalFileSystem\nFalse\n"),
+        # Iceberg asks for the scheme of a file system, and that one has none.
+        ("spark.jars.excludes=org.apache.iceberg:any", "Spark's own\nTrue\n"),
+    ],
+)
+def test_local_files_have_no_checksums_beside_them(
+    tmp_path: Path, setting: str, expected: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOCAL_FILES, str(tmp_path), setting],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == expected

@@ -61,7 +61,7 @@ _LOCAL_SETTINGS = {
     # was also seen to stall for minutes when both sides had much to send.
     "spark.python.unix.domain.socket.enabled": "true",
     # Without its native library, Hadoop starts the program `chmod` for each file that it creates.
-    # This class writes no file with a checksum beside each of them.
+    # This class writes no file with a checksum beside each of them. Iceberg cannot use it.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 _FILES = "spark.hadoop.fs.file.impl"
@@ -208,6 +208,8 @@ def _classic(name: str, master: str | None, explicit: Mapping[str, str]) -> Any:
         defaults["spark.executorEnv.NUMBA_CACHE_DIR"] = os.environ["NUMBA_CACHE_DIR"]
     if chosen.get("spark.master", conf.get("spark.master")).startswith("local"):
         defaults |= _LOCAL_SETTINGS
+        if _has_iceberg({**dict(conf.getAll()), **chosen}):
+            del defaults[_FILES]
         if not conf.contains("spark.pyspark.python"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ and not _has_own_logging():
@@ -222,6 +224,11 @@ def _classic(name: str, master: str | None, explicit: Mapping[str, str]) -> Any:
         before = conf.get(_REDACTION, _REDACTED)
         conf.set(_REDACTION, "|".join([before, *(f"^{key}$" for key in hidden)]))
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+def _has_iceberg(settings: Mapping[str, str], text: str = "") -> bool:
+    """Return whether a session has Iceberg's connector, among its jars or catalogs."""
+    return any("iceberg" in part.lower() for part in (*settings, *settings.values(), text))
 
 
 def _configuration(master: str | None, explicit: Mapping[str, str]) -> tuple[Any, Any]:
@@ -251,7 +258,7 @@ def _configuration(master: str | None, explicit: Mapping[str, str]) -> tuple[Any
         # them by the environment of the JVM.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         given = _defaults_text() + os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-        if _FILES not in explicit and _FILES not in given:
+        if _FILES not in explicit and _FILES not in given and not _has_iceberg(explicit, given):
             start.set(_FILES, _LOCAL_SETTINGS[_FILES])  # before spark-submit opens its first file
         if "SPARK_LOCAL_IP" not in os.environ:
             own["SPARK_LOCAL_IP"] = "127.0.0.1"  # else the UI would listen on all interfaces
