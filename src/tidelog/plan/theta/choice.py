@@ -3,9 +3,10 @@
 A candidate has one rule, an inequality between two of its atoms, and a free-connex query: then its
 result can be enumerated from the relations at the lower end of the tree (rewriting.py). A query
 whose head has all variables needs no tree for that, so it may be cyclic: the predicates that make
-it so are tested during the enumeration. Its rows
-are left out only if nobody needs them in an index. Sums and counts read the changes alone. Other
-rules read what it joins, if they can (unfolding.py).
+it so are tested during the enumeration.
+
+Rows are left out only if nobody needs them in an index. Sums and counts read the changes alone.
+Other rules read what the relation joins, if they can (unfolding.py).
 """
 
 from __future__ import annotations
