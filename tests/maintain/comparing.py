@@ -153,7 +153,7 @@ def _compare_levels(
 ) -> None:
     """Compare a bootstrap with the definition.
 
-    What is always evaluated anew, or not stored, has no levels and counts. Relations that lowering
+    What is always re-evaluated, or not stored, has no levels and counts. Relations that lowering
     has put into a recursion (for aggregates) add levels of their own. A rule that reads a join in
     place of its result has other derivations. Nor has the definition levels without recursion,
     where an elastic update may be forced.

@@ -150,7 +150,7 @@ def _declared_names(tokens: list[Token], start: int) -> Iterator[str]:
     elif [t.type for t in tokens[start : start + 2]] == ["DOT", "IDENT"]:
         position += 1  # a misspelled directive, such as `.declare`
     elif tokens[start].type not in DIRECTIVE_TOKENS:
-        # `edge(x: number)` was meant as a declaration, whatever is before it.
+        # `edge(x: number)` was meant as a declaration. What stands before it does not matter.
         kinds = [token.type for token in tokens[start : start + 5]]
         typed = (["IDENT", bracket, "IDENT", "COLON"] for bracket in ("LPAR", "LSQB"))
         if not any(pattern in (kinds[:4], kinds[1:]) for pattern in typed):

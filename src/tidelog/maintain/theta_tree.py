@@ -25,7 +25,7 @@ from tidelog.join.gather import distinct
 from tidelog.join.joins import AtomReading, Reader, reading
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
-from tidelog.plan.body import Assign, AtomUse, FunctorCall
+from tidelog.plan.body import AtomUse, is_fallible
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import without
@@ -50,7 +50,7 @@ class ThetaTree(Strategy):
     def bootstrap(self) -> None:
         """Store nothing. A rule that can fail is evaluated, to find out whether it does."""
         self._relation.replace_runs([])
-        if any(_can_fail(condition) for condition in self._rule.conditions):
+        if any(map(is_fallible, self._rule.conditions)):
             reader = self._reader(None)
             for _ in self.results.joins.run(None, PLAIN, reader, None, after=reader):
                 pass
@@ -131,11 +131,3 @@ class ThetaTree(Strategy):
             return reading(self._catalog.relations[atom.relation].index(order), version)
 
         return read
-
-
-def _can_fail(condition: object) -> bool:
-    return (
-        isinstance(condition, Assign)
-        and isinstance(condition.value, FunctorCall)
-        and condition.value.fallible
-    )

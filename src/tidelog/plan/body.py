@@ -186,6 +186,15 @@ def is_external(condition: Condition) -> bool:
             return False
 
 
+def is_fallible(condition: Condition) -> bool:
+    """Return whether a condition cannot be computed for some values."""
+    match condition:
+        case Assign(_, FunctorCall(fallible=fallible)) | Filter(fallible=fallible):
+            return fallible
+        case _:
+            return False
+
+
 def copied_columns(rule: LoweredRule) -> tuple[int, ...] | None:
     """Return the columns that a rule copies if it does nothing else, and so needs no join."""
     if len(rule.atoms) != 1 or rule.atoms[0].negated or rule.conditions or rule.constants:

@@ -17,14 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
 
-from tidelog.plan.body import (
-    Assign,
-    Condition,
-    Filter,
-    FunctorCall,
-    LoweredRule,
-    OnFailure,
-)
+from tidelog.plan.body import Assign, Filter, LoweredRule, OnFailure, is_fallible
 from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
 from tidelog.plan.theta.join_tree import JoinShape, analyse_joins
 from tidelog.plan.theta.query import theta_query
@@ -153,16 +146,7 @@ def _keeps_failures(rule: LoweredRule, shape: JoinShape) -> bool:
     if is_injective(rule):
         return True
     kept = output_conditions(rule, shape)
-    return all(condition in kept for condition in rule.conditions if _can_fail(condition))
-
-
-def _can_fail(condition: Condition) -> bool:
-    match condition:
-        case Assign(_, FunctorCall(fallible=fallible)):
-            return fallible
-        case Filter(fallible=fallible):
-            return fallible
-    return False
+    return all(condition in kept for condition in rule.conditions if is_fallible(condition))
 
 
 def is_injective(rule: LoweredRule) -> bool:
