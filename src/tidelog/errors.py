@@ -55,6 +55,8 @@ class Diagnostic:
             pad += " " * (self.span.column - 1 - len(before))
             lines.append(f"  {number} | {text}")
             lines.append(f"  {' ' * len(number)} | {pad}{'^' * width}")
+        if self.span is not None and self.span.instance:
+            lines.append(f"  in the instance: {self.span.instance}")
         if self.hint:
             lines.append(f"  help: {self.hint}")
         return "\n".join(lines)

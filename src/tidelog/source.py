@@ -7,7 +7,7 @@ late (an overflow in the tenth epoch) can still point at the line the user wrote
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 
@@ -47,13 +47,15 @@ class Span:
     column: int
     end_line: int
     end_column: int
+    instance: str = field(default="", compare=False, repr=False)
+    """The instance of a component that this text was expanded for: its declaration and place."""
 
     def __str__(self) -> str:
         return f"{self.source.name}:{self.line}:{self.column}"
 
     def first(self, width: int) -> Span:
         """Return the first `width` characters of this span: the name that an atom begins with."""
-        return Span(self.source, self.line, self.column, self.line, self.column + width)
+        return replace(self, end_line=self.line, end_column=self.column + width)
 
     def word(self, name: str) -> Span:
         """Return where the word `name` first stands in this span; the whole span if nowhere."""
@@ -63,9 +65,10 @@ class Span:
                 self.source.line(number), start
             )
             if found is not None:
-                return Span(self.source, number, found.start() + 1, number, found.end() + 1)
+                start, end = found.start() + 1, found.end() + 1
+                return replace(self, line=number, column=start, end_line=number, end_column=end)
         return self
 
     def to(self, other: Span) -> Span:
         """Return the span from the start of this one to the end of `other`."""
-        return Span(self.source, self.line, self.column, other.end_line, other.end_column)
+        return replace(self, end_line=other.end_line, end_column=other.end_column)

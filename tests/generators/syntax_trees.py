@@ -246,6 +246,20 @@ STATEMENTS = st.one_of(
     node(s.RetainStatement, RELATION_NAMES, node(s.ColumnName, NAMES), BOUNDS),
     node(s.PragmaStatement, tuples_of(STRINGS.map(lambda text: text.value), 1, 2)),
 )
+COMPONENT_TYPES = node(s.ComponentType, NAMES, tuples_of(NAMES, 0, 2))
+INSIDE = st.one_of(
+    STATEMENTS,
+    node(s.OverrideStatement, RELATION_NAMES),
+    node(s.InitStatement, NAMES, COMPONENT_TYPES),
+)
+COMPONENTS = node(
+    s.ComponentDeclaration,
+    NAMES,
+    tuples_of(NAMES, 0, 2),
+    tuples_of(COMPONENT_TYPES, 0, 2),
+    tuples_of(INSIDE, 0, 3),
+)
 MODULES = st.builds(
-    lambda statements: s.Module(SPAN.source, statements), tuples_of(STATEMENTS, 0, 4)
+    lambda statements: s.Module(SPAN.source, statements),
+    tuples_of(st.one_of(STATEMENTS, STATEMENTS, COMPONENTS), 0, 4),
 )

@@ -147,10 +147,33 @@ def test_what_could_not_be_read_is_remembered_by_name() -> None:
     assert not module.hides_names
 
 
-def test_a_component_hides_names() -> None:
-    module, mistakes = read(".comp A { .decl p(x: number) }\n.init a = A\nq(x) :- a.p(x).")
-    assert {code for code, _, _ in mistakes} == {"not-supported"}
+def test_a_broken_component_hides_names() -> None:
+    module, mistakes = read(".comp A { .decl p(x number) }\n.init a = A\nq(x) :- a.p(x).")
+    assert [code for code, _, _ in mistakes] == ["syntax"]
     assert module.hides_names
+
+
+def test_statements_between_braces_belong_to_their_component() -> None:
+    module = parsed(".comp A<T> : B<T>, C { .comp D { p(1). } .init d = D\n} q(x) :- d.p(x).")
+    outer, rule = module.statements
+    assert isinstance(outer, s.ComponentDeclaration) and isinstance(rule, s.RuleStatement)
+    assert (outer.name, outer.parameters) == ("A", ("T",))
+    assert list(map(str, outer.bases)) == ["B<T>", "C"]
+    inner, init = outer.body
+    assert isinstance(inner, s.ComponentDeclaration) and isinstance(init, s.InitStatement)
+    assert len(inner.body) == 1
+    assert (outer.span.line, outer.span.end_line, outer.span.end_column) == (1, 2, 2)
+
+
+def test_a_full_stop_joins_names_only_after_an_instance() -> None:
+    text = ".init c = C\np(x) :- q(x), x = y.r(c.x.y) :- c.q(y), c .\nq(2)."
+    _, mistakes = read(text)
+    assert [line for _, line, _ in mistakes] == [2]
+    _, rule, other, _ = parsed(text.replace(", c .", ".")).statements
+    assert isinstance(rule, s.RuleStatement) and isinstance(other, s.RuleStatement)
+    assert other.heads[0] == s.AtomFormula(
+        "r", (s.Variable("c.x.y", span=rule.span),), span=rule.span
+    )
 
 
 def test_the_empty_program() -> None:

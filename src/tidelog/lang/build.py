@@ -118,7 +118,7 @@ class Builder(Transformer[Token, Any]):
         match term:
             case s.Call(name, args) if name in TESTS:
                 return s.Tested(name, args, span=span)
-            case s.Call(name, args) if name.isidentifier() or "?" in name:
+            case s.Call(name, args) if name[:1] in "_?" or name[:1].isalpha():
                 return s.AtomFormula(name, args, span=span)
             case s.BoolLiteral(value):
                 return s.Truth(value, span=span)
@@ -357,6 +357,31 @@ class Builder(Transformer[Token, Any]):
         return s.PragmaStatement(
             tuple(self._unescape(token) for token in children[1:] if token is not None), span=span
         )
+
+    # --- components ---
+
+    def component(self, children: list[Any], span: Span) -> s.ComponentDeclaration:
+        own, *bases = (c for c in children if isinstance(c, s.ComponentType))
+        return s.ComponentDeclaration(own.name, own.args, tuple(bases), span=span)
+
+    def component_type(self, children: list[Token | None], span: Span) -> s.ComponentType:
+        name, *rest = (token for token in children if token is not None)
+        signs = [token for token in rest if token.type == "COMPARE"]
+        if [str(sign) for sign in signs] not in ([], ["<", ">"]):
+            self._diagnostics.error(
+                "syntax", "the parameters of a component stand between `<` and `>`", span,
+                f"write `{name}<T>`",
+            )  # fmt: skip
+            raise RefusedConstruct
+        return s.ComponentType(
+            str(name), tuple(str(token) for token in rest if token.type == "IDENT"), span=span
+        )
+
+    def init(self, children: list[Any], span: Span) -> s.InitStatement:
+        return s.InitStatement(str(children[1]), children[3], span=span)
+
+    def override(self, children: list[Any], span: Span) -> s.OverrideStatement:
+        return s.OverrideStatement(children[1], span=span)
 
     def _unescape(self, token: Token) -> str:
         out: list[str] = []

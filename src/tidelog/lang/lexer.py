@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from tidelog.lang.component_tokens import mark_components
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.foreign import replace_foreign
 from tidelog.lang.preprocess import Preprocessed, preprocess
@@ -66,7 +67,7 @@ def tokenize(
     if preprocessed.replaced:
         for token in (*tokens, *_comments):
             _move_to_source(token, preprocessed)
-    tokens = replace_foreign(source, tokens, diagnostics)
+    tokens = replace_foreign(source, mark_components(tokens), diagnostics)
     comments = tuple(
         Comment(
             str(c),

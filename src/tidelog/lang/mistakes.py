@@ -39,6 +39,9 @@ DIRECTIVES = [
     ".printsize",
     ".view",
     ".retain",
+    ".comp",
+    ".init",
+    ".override",
     ".plan",
     ".pragma",
     ".number_type",
@@ -410,6 +413,18 @@ def _incomplete_columns(place: ErrorPlace) -> Mistake | None:
     return None
 
 
+def _component_head(place: ErrorPlace) -> Mistake | None:
+    if place.first.type not in ("COMP", "INIT"):
+        return None
+    form = ".comp Name<T> : Base<T> { .. }" if place.first.type == "COMP" else ".init c = Name<T>"
+    what = "component" if place.first.type == "COMP" else "instance"
+    hint = f"{'a' if what == 'component' else 'an'} {what} is declared `{form}`"
+    if place.begins_statement:
+        message = f"this `{place.first}` is not complete"
+        return Mistake(message, place.after(), hint, "unexpected-end", place.position)
+    return Mistake(f"`{place.token}` is not expected here", place.here(), hint)
+
+
 def _column_types_in_rule(place: ErrorPlace) -> Mistake | None:
     previous = place.previous
     if place.type != "COLON" or not place.is_rule or not place.open or previous is None:
@@ -577,6 +592,7 @@ _MISTAKES: tuple[Callable[[ErrorPlace], Mistake | None], ...] = (
     _empty_body,
     _idle_comma,
     _incomplete_columns,
+    _component_head,
     _column_types_in_rule,
     _bad_parameter,
     _missing_full_stop,

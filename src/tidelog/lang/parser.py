@@ -9,6 +9,7 @@ reports several mistakes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidelog.lang import syntax
@@ -17,7 +18,7 @@ from tidelog.lang.lexer import grammar, tokenize
 from tidelog.lang.mistakes import ErrorPlace, begins_statement, directive_before, explain
 from tidelog.lang.preprocess import includes_files
 from tidelog.lang.tokens import DIRECTIVE_TOKENS, UNREADABLE, next_line, span_of
-from tidelog.source import SourceText
+from tidelog.source import SourceText, Span
 
 if TYPE_CHECKING:
     from lark import Token
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 # What a refused directive is called, and what to do instead.
 _REFUSED = {
-    ".comp": ("components (`.comp`) are", "write the relations and rules of each instance out"),
-    ".init": ("components (`.init`) are", "write the relations and rules of each instance out"),
-    ".override": ("components (`.override`) are", "write the rules of each instance out"),
     ".functor": ("user-defined functors (`.functor`) are", "put the values into a relation"),
     ".lattice": (
         "lattices (`.lattice`) are",
@@ -39,8 +37,7 @@ _REFUSED = {
     ".limitsize": ("`.limitsize` is", "remove it: views are always complete"),
     ".debug_delta": ("`.debug_delta` is", "remove it"),
 }
-# After these, names may be declared where Tidelog does not look.
-_HIDES_NAMES = frozenset({".comp", ".init", ".include"})
+_DECLARE = frozenset({"DECL", "TYPE", "COMP"})
 
 
 def parse(
@@ -55,9 +52,9 @@ def parse(
     tokens, comments = tokenize(source, diagnostics, registered)
     builder = Builder(source, diagnostics)
     statements: list[syntax.Statement] = []
+    outside: list[_OpenComponent] = []
     unread: set[str] = set()
-    refused: set[str] = set()
-    nameless = False
+    hidden = includes_files(source.text)  # whether names are declared where Tidelog does not look
     position = 0
     while position < len(tokens):
         start = position
@@ -67,23 +64,45 @@ def parse(
             diagnostics.error(
                 "not-supported", f"{what} not supported", span_of(source, token), hint
             )
-            refused.add(str(token))
+            hidden |= token == ".include"
             position = _after_refused(tokens, start)
             continue
-        if refused & {".comp", ".init"} and token.type not in ("DECL", "TYPE"):
-            # Rules may now use `component.relation`: errors that follow from a refusal are not
-            # reported.
-            position = _resume(tokens, start, start)
+        if token.type == "END":
+            if outside:  # or the mistake in its first line was reported
+                statements = outside.pop().close(statements, span_of(source, token))
+            position += 1
             continue
         statement, position = _parse_statement(source, tokens, start, builder, diagnostics)
-        if statement is not None:
+        if isinstance(statement, syntax.ComponentDeclaration):
+            outside.append(_OpenComponent(statement, statements))
+            statements = []
+        elif statement is not None:
             statements.append(statement)
         else:
             names = set(_declared_names(tokens, start))
             unread |= names
-            nameless |= token.type in ("DECL", "TYPE") and not names
-    hidden = nameless or bool(refused & _HIDES_NAMES) or includes_files(source.text)
+            # What a component declares has other names in its instances.
+            hidden |= bool(outside) or (token.type in _DECLARE and not names)
+    while outside:
+        head = outside[-1].head
+        message = f"the component `{head.name}` is not closed"
+        diagnostics.error("unexpected-end", message, head.span, "close it with `}`")
+        statements = outside.pop().close(statements, head.span)
+        hidden = True
     return syntax.Module(source, tuple(statements), comments, frozenset(unread), hidden)
+
+
+@dataclass(frozen=True)
+class _OpenComponent:
+    """A component whose end has not been read, and the statements around it."""
+
+    head: syntax.ComponentDeclaration
+    around: list[syntax.Statement]
+
+    def close(self, body: list[syntax.Statement], end: Span) -> list[syntax.Statement]:
+        """Return the statements around the component, with the component."""
+        span = self.head.span.to(end)
+        return [*self.around, replace(self.head, body=tuple(body), span=span)]
 
 
 def _parse_statement(
@@ -164,7 +183,7 @@ def _declared_names(tokens: list[Token], start: int) -> Iterator[str]:
 
 def _after_refused(tokens: list[Token], start: int) -> int:
     """Return the position after a refused directive: its braces, or the rest of its line."""
-    if tokens[start] not in (".comp", ".lattice"):
+    if tokens[start] != ".lattice":
         return next_line(tokens, start)
     position, depth = start, 0
     while position < len(tokens):

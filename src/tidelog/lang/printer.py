@@ -169,6 +169,14 @@ def format_statement(statement: s.Statement) -> str:
             return f".retain {relation.name}({column.name}, {shown})"
         case s.PragmaStatement(values):
             return " ".join([".pragma", *map(format_string, values)])
+        case s.ComponentDeclaration(name, parameters, bases):
+            own = s.ComponentType(name, parameters, span=statement.span)
+            above = f" : {', '.join(map(str, bases))}" if bases else ""
+            return f".comp {own}{above} {{"
+        case s.InitStatement(name, component):
+            return f".init {name} = {component}"
+        case s.OverrideStatement(relation):
+            return f".override {relation.name}"
 
 
 def _rule(rule: s.RuleStatement) -> str:
@@ -194,35 +202,49 @@ def format_module(module: s.Module) -> str:
     Comments stay with their statement: those before or inside it are printed above it, one on its
     last line after it. Single blank lines between statements are kept.
     """
-    out: list[str] = []
-    comments = list(module.comments)
-    last_line = 0  # the last line of the input that has been printed
+    page = _Page(list(module.comments))
+    page.statements(module.statements, "")
+    page.comments_up_to(None, "")
+    return "\n".join(page.lines) + "\n" if page.lines else ""
 
-    def emit(text: str, line: int, end_line: int) -> None:
-        nonlocal last_line
-        if out and line > last_line + 1:
-            out.append("")
-        out.append(text)
-        last_line = max(last_line, end_line)
 
-    for statement in module.statements:
-        span = statement.span
-        while comments and comments[0].line <= span.end_line:
-            comment = comments[0]
-            if comment.line == span.end_line and not comment.own_line:
+class _Page:
+    """The printed lines, and the comments that are not printed yet."""
+
+    def __init__(self, comments: list[s.Comment]) -> None:
+        self.lines: list[str] = []
+        self._comments = comments
+        self._last_line = 0  # the last line of the input that has been printed
+
+    def statements(self, statements: tuple[s.Statement, ...], indent: str) -> None:
+        for statement in statements:
+            span = statement.span
+            if isinstance(statement, s.ComponentDeclaration):
+                self.comments_up_to(span.line, indent)
+                self._emit(format_statement(statement), indent, span.line, span.line)
+                self.statements(statement.body, indent + _INDENT)
+                self.comments_up_to(span.end_line, indent + _INDENT)
+                self._emit("}", indent, span.end_line, span.end_line)
+                continue
+            self.comments_up_to(span.end_line, indent)
+            text = format_statement(statement).replace("\n", f"\n{indent}")
+            self._emit(text, indent, span.line, span.end_line)
+
+    def comments_up_to(self, end_line: int | None, indent: str) -> None:
+        """Print the comments before a line, and those of their own on it."""
+        while self._comments and (end_line is None or self._comments[0].line <= end_line):
+            comment = self._comments[0]
+            if comment.line == end_line and not comment.own_line:
                 break  # it is printed after the statement
-            comments.pop(0)
-            if not comment.own_line and comment.line == last_line and out:
-                out[-1] += f"  {comment.text}"
-                last_line = comment.end_line
+            self._comments.pop(0)
+            if not comment.own_line and comment.line == self._last_line and self.lines:
+                self.lines[-1] += f"  {comment.text}"
+                self._last_line = comment.end_line
             else:
-                emit(comment.text, comment.line, comment.end_line)
-        emit(format_statement(statement), span.line, span.end_line)
-        last_line = max(last_line, span.end_line)
-    for comment in comments:
-        if not comment.own_line and comment.line == last_line and out:
-            out[-1] += f"  {comment.text}"
-            last_line = comment.end_line
-        else:
-            emit(comment.text, comment.line, comment.end_line)
-    return "\n".join(out) + "\n" if out else ""
+                self._emit(comment.text, indent, comment.line, comment.end_line)
+
+    def _emit(self, text: str, indent: str, line: int, end_line: int) -> None:
+        if self.lines and line > self._last_line + 1:
+            self.lines.append("")
+        self.lines.append(indent + text)
+        self._last_line = max(self._last_line, end_line)

@@ -6,9 +6,9 @@ Nodes are immutable and compare by content, without positions, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias, TypeVar
 
 from tidelog.source import SourceText, Span
 
@@ -331,6 +331,42 @@ class RuleStatement(Node):
     plan: tuple[PlanOrder, ...] = ()
 
 
+@dataclass(frozen=True)
+class ComponentType(Node):
+    """A component where it is used: `Graph<number>`, with types or components as arguments."""
+
+    name: str
+    args: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}<{', '.join(self.args)}>" if self.args else self.name
+
+
+@dataclass(frozen=True)
+class ComponentDeclaration(Node):
+    """`.comp Graph<T> : Base<T> { statements }`."""
+
+    name: str
+    parameters: tuple[str, ...]
+    bases: tuple[ComponentType, ...]
+    body: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True)
+class InitStatement(Node):
+    """`.init roads = Graph<number>`."""
+
+    name: str
+    component: ComponentType
+
+
+@dataclass(frozen=True)
+class OverrideStatement(Node):
+    """`.override edge`: the component takes no rules of `edge` from its bases."""
+
+    relation: RelationName
+
+
 Statement: TypeAlias = (
     Subtype
     | AliasOrUnion
@@ -339,6 +375,9 @@ Statement: TypeAlias = (
     | DirectiveStatement
     | RetainStatement
     | PragmaStatement
+    | ComponentDeclaration
+    | InitStatement
+    | OverrideStatement
     | RuleStatement
 )
 
@@ -363,7 +402,7 @@ class Module:
     unread: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     """Names whose declarations could not be read: rules that use them are not reported as well."""
     hides_names: bool = field(default=False, compare=False, repr=False)
-    """Whether some names may be declared in what was refused: a component or an included file."""
+    """Whether some names may be declared in an included file or in a broken component."""
 
 
 def variables(term: Term) -> Iterator[str]:
@@ -381,3 +420,22 @@ def variable_nodes(term: Term) -> Iterator[Variable]:
                 yield from variable_nodes(arg)
         case Cast(inner):
             yield from variable_nodes(inner)
+
+
+_N = TypeVar("_N", bound=Node)
+
+
+def rewritten(node: _N, change: Callable[[Any], Any]) -> _N:
+    """Return a node with `change` applied to its parts, innermost first, and then to itself."""
+
+    def inside(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(inside, value))
+        if not isinstance(value, Node):
+            return value
+        held = ((f.name, getattr(value, f.name)) for f in fields(value))
+        parts = {name: inside(old) for name, old in held if isinstance(old, tuple | Node)}
+        return change(replace(value, **parts) if parts else value)
+
+    result: _N = inside(node)
+    return result

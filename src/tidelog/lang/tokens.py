@@ -23,6 +23,10 @@ DIRECTIVE_TOKENS = frozenset(
         "RETAIN",
         "PRAGMA",
         "PLAN",
+        "COMP",
+        "INIT",
+        "OVERRIDE",
+        "END",
         "REFUSED",
     }
 )

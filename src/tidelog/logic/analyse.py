@@ -14,6 +14,7 @@ from tidelog.errors import UsageError
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
+from tidelog.logic.components import expand
 from tidelog.logic.declare import Declarations, declare
 from tidelog.logic.infer import Inference
 from tidelog.logic.normalise import normalise
@@ -65,6 +66,7 @@ def analyse(
 
     `aggregates` are those that are registered from Python.
     """
+    module = expand(module, diagnostics)
     types = ProgramTypes(module, diagnostics)
     declared = declare(module, types, diagnostics)
     unsure = _heads(module) if not len(diagnostics) else declared.relations

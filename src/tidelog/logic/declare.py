@@ -128,7 +128,7 @@ def _declare_relation(
                 found.directives.append(
                     Directive(_IO_QUALIFIERS[qualifier], name.name, MappingProxyType({}), name.span)
                 )
-            else:
+            elif qualifier != "overridable":  # logic/components.py reads it
                 found.notes.append(
                     Note(
                         f"the qualifier `{qualifier}` of `{name.name}` has no effect",
