@@ -20,10 +20,10 @@ from tidelog.bench.report import (
     END,
     SuiteResult,
     bytes_text,
-    markdown,
     number_text,
     placed,
     seconds_text,
+    sections,
 )
 
 
@@ -105,21 +105,33 @@ def test_markdown() -> None:
     about: dict[str, object] = {
         "date": "2024-01-01", "cpus": 2, "memory_bytes": None, "load": None, "system": "Linux",
         "python": "3.11", "versions": {"tidelog": "0.1.0", "duckdb": None},
+        "commit": "abc1234",
     }  # fmt: skip
-    text = markdown(about, Scale.FULL, [SuiteResult(SUITE, Scale.FULL, OUTCOMES)])
-    assert "2 CPUs, Linux, Python 3.11, tidelog 0.1.0; scale full." in text
+    found = sections(about, Scale.FULL, [SuiteResult(SUITE, Scale.FULL, OUTCOMES)])
+    assert list(found) == ["demo"]
+    text = found["demo"]
+    assert text.startswith("### demo\n\nA demonstration.\n")
+    assert "2 CPUs, Linux, Python 3.11, tidelog 0.1.0, commit abc1234; scale full." in text
     assert "| tidelog | graph: bootstrap | 500 ms |  | 2 MB | 21.2 B | 1,000 |  |" in text
     assert "| bootstrap | ≤ 1 s | 0.5 s | met |" in text
 
 
-def test_tables_go_between_the_marks() -> None:
+def test_sections_go_between_the_markers() -> None:
     page = f"# Page\n\n{BEGIN}\nold\n{END}\n\nthe end\n"
-    once = placed("new\n", page)
-    assert once == f"# Page\n\n{BEGIN}\n\nnew\n\n{END}\n\nthe end\n"
-    assert placed("new\n", once) == once
-    assert placed("new\n", "") == "new\n"
+    new = {"b": "### b\n\nnew\n"}
+    once = placed(new, page, "abc")
+    assert once == f"# Page\n\n{BEGIN}\n\n### b\n\nnew\n\n{END}\n\nthe end\n"
+    assert placed(new, once, "abc") == once
+    assert placed(new, "", "abc") == "### b\n\nnew\n"
     with pytest.raises(tidelog.UsageError, match="no place for the tables"):
-        placed("new\n", "# Another page\n")
+        placed(new, "# Another page\n", "abc")
+
+
+def test_a_run_replaces_only_the_suites_that_it_measured() -> None:
+    page = placed({"a": "### a\n\n1\n", "c": "### c\n\n3\n"}, f"{BEGIN}\n{END}\n", "abc")
+    page = placed({"b": "### b\n\n2\n"}, page, "abc")
+    page = placed({"c": "### c\n\n4\n"}, page, "abc")
+    assert page == f"{BEGIN}\n\n### a\n\n1\n\n### b\n\n2\n\n### c\n\n4\n\n{END}\n"
 
 
 def test_numbers() -> None:

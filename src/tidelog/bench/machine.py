@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import os
 import platform
+import shutil
+import subprocess
 from importlib import metadata
+from pathlib import Path
 
 PACKAGES = ("tidelog", "numba", "numpy", "duckdb", "pathway")
 
@@ -20,6 +23,7 @@ def machine() -> dict[str, object]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
+        "commit": _commit(),
     }
 
 
@@ -30,10 +34,11 @@ def describe(about: dict[str, object]) -> str:
     installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     memory = about["memory_bytes"]
     size = f", {memory / 1e9:.0f} GB" if isinstance(memory, int) else ""
+    commit = f", commit {about['commit']}" if about["commit"] is not None else ""
     load = f", load {about['load']} before" if about["load"] is not None else ""
     return (
         f"{about['date']}, {about['cpus']} CPUs{load}{size}, {about['system']},"
-        f" Python {about['python']}, {installed}"
+        f" Python {about['python']}, {installed}{commit}"
     )
 
 
@@ -42,6 +47,17 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _commit() -> str | None:
+    """Return the commit that is measured, if this is a clone of the project."""
+    source = Path(__file__).parents[3]
+    git = shutil.which("git")
+    if git is None or not (source / ".git").exists():
+        return None
+    command = [git, "-C", str(source), "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 def _load() -> float | None:

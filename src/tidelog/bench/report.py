@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -142,28 +142,36 @@ def _table(title: str, columns: Sequence[str], lines: Iterator[tuple[str, ...]])
 # --- Markdown ---
 
 
-def markdown(about: dict[str, object], scale: Scale, results: Sequence[SuiteResult]) -> str:
-    """Return the tables of all suites, one section each."""
-    parts = [f"Measured on {describe(about)}; scale {scale.value}.\n"]
+def sections(
+    about: dict[str, object], scale: Scale, results: Sequence[SuiteResult]
+) -> dict[str, str]:
+    """Return the tables of each suite as a section of a page, by the suite's name."""
+    found = {}
     for result in results:
-        parts.append(f"### {result.suite.name}\n\n{_sentence(result.suite.about)}\n")
+        parts = [f"### {result.suite.name}\n\n{_sentence(result.suite.about)}\n"]
+        parts.append(f"Measured on {describe(about)}; scale {scale.value}.\n")
         parts.append(_markdown_table(COLUMNS, result.cells()))
         if result.suite.targets:
             parts.append(_markdown_table(TARGET_COLUMNS, result.target_cells()))
-    return "\n".join(parts)
+        found[result.suite.name] = "\n".join(parts)
+    return found
 
 
-def placed(text: str, page: str) -> str:
-    """Return the page with `text` between its two markers; an empty page becomes `text`."""
-    if not page.strip():
-        return text
+def placed(measured: Mapping[str, str], page: str, order: Sequence[str]) -> str:
+    """Return the page with sections of suites between its two markers, in a fixed order.
+
+    Sections of suites that were not measured stay as they are. An empty page becomes the sections.
+    """
     before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
+    between, end, after = rest.partition(END)
+    if page.strip() and not (begin and end):
         raise UsageError(
             f"the page has no place for the tables: it needs the lines {BEGIN} and {END}"
         )
-    return f"{before}{begin}\n\n{text}\n{end}{after}"
+    kept = {part.partition("\n")[0]: f"### {part}" for part in between.split("### ")[1:]}
+    united = {**kept, **measured}
+    text = "\n".join(united[name].strip() + "\n" for name in order if name in united)
+    return f"{before}{begin}\n\n{text}\n{end}{after}" if page.strip() else text
 
 
 def _sentence(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidelog.bench.machine import describe, machine
 from tidelog.bench.model import BenchCase, Request, Scale, Suite
-from tidelog.bench.report import SuiteResult, markdown, placed, tables
+from tidelog.bench.report import SuiteResult, placed, sections, tables
 from tidelog.bench.runner import Watcher, run_suite
 from tidelog.bench.suites import SUITES
 from tidelog.errors import UsageError, did_you_mean
@@ -55,7 +55,8 @@ def run_bench(
         if json_file is not None:
             _write(json_file, _json(about, request.scale, results))
         if markdown_file is not None:
-            _write(markdown_file, placed(markdown(about, request.scale, results), page))
+            measured = sections(about, request.scale, results)
+            _write(markdown_file, placed(measured, page, list(SUITES)))
 
 
 def _suites(names: list[str]) -> list[Suite]:
@@ -71,7 +72,7 @@ def _page(file: Path | None) -> str:
     if file is None or not file.exists():
         return ""
     page = file.read_text(encoding="utf-8")
-    placed("", page)
+    placed({}, page, ())
     return page
 
 

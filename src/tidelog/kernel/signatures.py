@@ -87,6 +87,7 @@ rows.merge_runs: i64[][] i32[] i64[] i64[][] i32[] i64[] i64[][] i32[] i64[] boo
 rows.merge_sums: i64[][] i64[] i64 i64[][] i64[] i64 i64[][] i64[]
 rows.remove_present: i64[][] i64[] i64 i64[][] i32[] bool i64
 rows.locate: i64[][] i32[] bool i64 i64[][] i64 i64[]
+sorting.sort_rows: i64[][] i64[][] i64 i64[][]
 rows.unique_sums: i64[][] i64 i64[] bool i64[]
 rows.pack_ordinals: i64[][] i64 i64[][] i64[][]
 rows.pack_ordinals: strided:i64[][] i64 i64[][] i64[][]

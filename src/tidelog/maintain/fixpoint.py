@@ -27,6 +27,7 @@ from tidelog.store.run import (
     Run,
     Words,
     descriptors_of,
+    sort_words,
 )
 from tidelog.store.versions import Version
 
@@ -225,7 +226,7 @@ def _sorted_at_once(runs: Sequence[Run]) -> Run | None:
             run.words, run.counts, _COUNT_BITS, level_bits, count_bits, packed[0], start
         )
         start += len(run)
-    packed[0].sort()
+    packed = sort_words(packed)
     marks, counts = np.empty(n, np.int32), np.empty(n, np.int32)
     kernel.unpack_levels(packed[0], level_bits, count_bits, marks, counts)
     return Run(packed, marks, counts)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
+from tidelog.kernel import sorting
 from tidelog.kernel.marks import DEAD
 from tidelog.store.run_tree import RunTree
 
@@ -25,6 +26,8 @@ Counts: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 _LARGE = 4096  # rows: smaller runs need no directory
 _ROWS_PER_ENTRY = 32
 _MOST_NARROW = (1 << 31) - 1
+_FEW = 1500  # rows: NumPy sorts them faster
+_FEW_PIECES = 8  # sorted ones: merging them is faster than sorting
 NO_MARKS: Marks = np.zeros(0, np.int32)
 NO_COUNTS: NDArray[np.int32] = np.zeros(0, np.int32)
 NO_DIRECTORY: NDArray[np.int32] = np.zeros(0, np.int32)
@@ -210,35 +213,45 @@ def _own(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
 
 def sorted_order(words: Words) -> NDArray[np.int64]:
     """Return the permutation that sorts the rows."""
+    w, n = words.shape
+    if n > _FEW:
+        numbered = np.empty((w + 1, n), np.int64)
+        numbered[:w], numbered[w] = words, np.arange(n)
+        return np.ascontiguousarray(_radix_sorted(numbered, w)[w])
     order = np.argsort(words[0])
-    if words.shape[0] > 1:
+    if w > 1:
         kernel.settle_ties(words, order)
     return order
 
 
 def sort_words(words: Words) -> Words:
-    """Return the rows sorted. One word is sorted in place."""
-    if words.shape[0] == 1:
+    """Return the rows sorted; may overwrite `words`."""
+    w, n = words.shape
+    if n > _FEW:
+        return _radix_sorted(np.ascontiguousarray(words), w)
+    if w == 1:
         words[0].sort()
         return words
-    if words.shape[1] < 2:
-        return words
-    return np.ascontiguousarray(words[:, sorted_order(words)])
+    return words if n < 2 else np.ascontiguousarray(words[:, sorted_order(words)])
 
 
 def sort_pieces(words: Words) -> Words:
-    """Return the rows sorted, if they consist of sorted pieces. One word is sorted in place.
+    """Return the rows sorted, if they consist of sorted pieces; may overwrite `words`.
 
-    That is how a join writes them. Merging what is sorted takes a tenth of the time of sorting it.
+    That is how a join writes them. Merging two pieces takes a tenth of the time of sorting them.
     """
-    if words.shape[0] == 1:
-        words[0].sort(kind="stable")
-        return words
-    if words.shape[1] < 2:
-        return words
-    order = np.argsort(words[0], kind="stable")
-    kernel.settle_ties(words, order)
-    return np.ascontiguousarray(words[:, order])
+    w, n = words.shape
+    if w > 1 or (n > _FEW and np.count_nonzero(words[0, 1:] < words[0, :-1]) > _FEW_PIECES):
+        return sort_words(words)
+    words[0].sort(kind="stable")
+    return words
+
+
+def _radix_sorted(words: Words, keys: int) -> Words:
+    """Return rows sorted by their first `keys` words; overwrites `words`."""
+    scratch = np.empty_like(words)
+    histogram = np.empty((8, 256), np.int64)
+    return scratch if sorting.sort_rows(words, scratch, keys, histogram) else words
 
 
 def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
@@ -253,7 +266,7 @@ def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
         bits = kernel.mark_bits(words, marks)
         if bits >= 0:
             kernel.add_marks(words, marks, bits)
-            words[0].sort()
+            words = sort_words(words)
             marks = np.empty(n, np.int32)
             kernel.take_marks(words, bits, marks)
             return words, marks

@@ -1,0 +1,5 @@
+"""`python -m tidelog` is the command line."""
+
+from tidelog.cli.main import main
+
+main()
