@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import tidelog
+from tests.generators.inequality_joins import inequality_case
 from tests.generators.programs import RandomCase, check_cases, random_case
 from tests.maintain.shapes import SHAPES
 from tests.samples import sample, until
@@ -54,6 +55,8 @@ class Comparison:
             self.seen["failures"] += 1
             return
         engines = InShards(program, sharding, given)
+        strategies = (strategy for engine in engines.engines for _, strategy in engine.layers)
+        self.seen["theta-tree"] += any(strategy.name == "theta-tree" for strategy in strategies)
         for epoch, (changes, after_given) in enumerate(zip(case.epochs, states, strict=True)):
             where = f"epoch {epoch} of seed {case.seed} in {sharding.grid}"
             inserted = {n: set(more) - set(less) for n, (more, less) in changes.items()}
@@ -91,5 +94,20 @@ def test_random_programs_in_shards(seeds: range, monkeypatch: pytest.MonkeyPatch
             comparison.check,
             lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(5, 5))),
         )
+    print(dict(seen))
+    assert is_enough(), seen
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=75_000))
+def test_inequality_joins_in_shards(seeds: range) -> None:
+    comparison = Comparison()
+    seen = comparison.seen
+
+    def is_enough() -> bool:
+        return seen["theta-tree"] >= BLOCK // 2
+
+    more = range(seeds.start, seeds.start + 5 * BLOCK)
+    for number in until(is_enough, least=len(seeds), most=len(more)):
+        check_cases(more[number : number + 1], comparison.check, inequality_case)
     print(dict(seen))
     assert is_enough(), seen

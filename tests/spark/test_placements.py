@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import tidelog
+from tests.generators.inequality_joins import inequality_case
 from tests.generators.programs import RandomCase, check_cases, random_case
 from tests.maintain.shapes import SHAPES
 from tests.samples import sample, until
@@ -23,6 +24,7 @@ from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
 from tidelog.plan import order
 from tidelog.reference import evaluate
+from tidelog.sharding.router import Router
 from tidelog.sharding.search import shard
 from tidelog.sharding.sharding import NotSharded
 from tidelog.spark.epoch_changes import EpochChanges
@@ -42,6 +44,8 @@ class Suite:
         self._spark, self._folder = spark, folder
         self._numbers = iter(range(10**6))
         self.epochs = 0
+        self.trees = 0
+        """How many sharded pipelines had a view that is not stored."""
 
     def check(self, case: RandomCase) -> None:
         program = Program.parse(case.program)
@@ -92,7 +96,14 @@ class Suite:
                     program, folder / str(shards), sharding.grid.sides, 100, program.relations
                 )
                 placement.start(self._spark)
+                self.trees += has_tree(Router(program, sharding).program_of(0))
                 yield f"{shards} shards", placement
+
+
+def has_tree(program: Program) -> bool:
+    """Return whether a view of a program is an inequality join that is not stored."""
+    layers = KernelEngine.empty(program).layers
+    return any(strategy.name == "theta-tree" for _, strategy in layers)
 
 
 def test_all_placements_agree(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,3 +118,20 @@ def test_all_placements_agree(spark: Any, tmp_path: Path, monkeypatch: pytest.Mo
             lambda seed: random_case(seed, replace(shapes[seed % 4], epochs=(2, 2))),
         )
     assert suite.epochs >= 3 * PROGRAMS
+
+
+def test_inequality_joins_in_all_placements(spark: Any, tmp_path: Path) -> None:
+    suite = Suite(spark, tmp_path)
+    chosen = case_seeds(10 * PROGRAMS, offset=74_000)
+
+    def is_enough() -> bool:
+        return suite.epochs >= 3 * PROGRAMS and suite.trees >= PROGRAMS
+
+    for i in until(is_enough, least=PROGRAMS // 2, most=10 * PROGRAMS):
+        check_cases(chosen[i : i + 1], suite.check, _two_epochs)
+    assert is_enough()
+
+
+def _two_epochs(seed: int) -> RandomCase:
+    case = inequality_case(seed)
+    return replace(case, epochs=case.epochs[:2])
