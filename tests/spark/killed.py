@@ -44,6 +44,12 @@ reach(x, z) :- reach(x, y), step(y, z).
 .decl heavy(name: symbol, y: number, w: number)
 heavy(name, y, w) :- label(x, name), reach(x, y), weight(y, w).
 """
+REFUSED = 99
+"""An edge to this node makes a rule fail, in rounds whose pipelines quarantine such rows."""
+FAILING = f"""
+.decl far(x: number, part: number)
+far(x, 6 / (y - {REFUSED})) :- edge(x, y).
+"""
 MARK = "tidelog: "
 """How a line begins that the driver says."""
 OFFSETS = 2  # messages in an epoch; at least one of each partition
@@ -74,6 +80,12 @@ class Round:
     folder: str
     servers: str
     topic: str
+    on_rule_error: str = "fail"
+
+    @property
+    def program(self) -> str:
+        """The program of its pipelines."""
+        return PROGRAM + (FAILING if self.on_rule_error == "quarantine" else "")
 
     def sources(self) -> list[Source]:
         """Return the sources; each gives little at a time, so that there are several epochs."""
@@ -108,8 +120,8 @@ class Run:
         if self.shards:
             placement = {"placement": "sharded", "shards": self.shards}
         return Pipeline(
-            PROGRAM, state=f"{self.folder}/state", sources=round_.sources(), sinks=self.sinks(),
-            **placement,
+            round_.program, state=f"{self.folder}/state", sources=round_.sources(),
+            sinks=self.sinks(), on_rule_error=round_.on_rule_error, **placement,
         )  # fmt: skip
 
 
@@ -139,7 +151,7 @@ def listen(commands: queue.Queue[str]) -> None:
 
 
 def load_kernels() -> None:
-    tidelog.Database(PROGRAM, facts={"edge": [(1, 2)]}).close()
+    tidelog.Database(PROGRAM + FAILING, facts={"edge": [(1, 2)]}).close()
 
 
 def main(master: str, folder: Path) -> None:

@@ -10,7 +10,9 @@ For each leg the same sources are read by several runs, each with a state and si
     sharded    the same, with the state in shards
     cluster    one driver on a cluster, whose executors are killed; Spark goes on by itself
 
-In the end sinks and quarantine of all runs must be equal, row for row.
+In the end sinks and quarantine of all runs must be equal, row for row. In some rounds rules fail on
+some rows, which go to the quarantine, too; in the others Spark writes the changes of a view in the
+job of a sharded epoch.
 
 A leg is split into epochs by limits of the sources. Spark plans the same epochs after a kill, with
 one exception: it may have noted a file, but not yet the epoch, and then reads two files in the
@@ -42,7 +44,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import tidelog
 from tests.samples import sample
-from tests.spark.killed import MARK, OFFSETS, Round, Run
+from tests.spark.killed import MARK, OFFSETS, REFUSED, Round, Run
 from tidelog.bench.kafka_broker import Broker, broker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +69,8 @@ class Input:
         self._edges: set[tuple[int, int]] = set()
         self._roads: list[set[tuple[int, int]]] = [set() for _ in range(OFFSETS)]
         self._weighed: set[int] = set()
-        self.round = Round(str(folder), kafka.servers, topic)
+        on_rule_error = rng.choice(("fail", "quarantine"))
+        self.round = Round(str(folder), kafka.servers, topic, on_rule_error)
         kafka.create(topic, OFFSETS)
 
     def grow(self) -> None:
@@ -86,6 +89,8 @@ class Input:
         changes = [self._change(self._edges, range(NODES)) for _ in range(4)]
         # A node beside the random ones, so that no view is empty in the end, whatever the seed.
         changes.append(("+", NODES, NODES))
+        if self.round.on_rule_error == "quarantine":
+            changes.append(("+", self._files, REFUSED))
         lines = [f"{op},{x},{y}\n" for op, x, y in changes]
         self._write("edge", "".join([*lines, f"?,{self._files},0\n"]))
         names: list[tuple[Any, str]]
@@ -574,13 +579,17 @@ def main(folder: Path, seed: int, drivers_to_kill: int, executors_to_kill: int) 
             expected = contents(calm, drivers.get())
             assert expected.reach
             assert expected.heavy
+            refused = [row for row in expected.quarantine if "division" in row["reason"]]
             assert expected.quarantine
+            assert bool(refused) == (given.round.on_rule_error == "quarantine")
             for run in runs:
                 same = compare(expected, contents(run, drivers.get()))
                 print(
                     f"round {rounds}: `{run.name}` is equal, {same} of {calm.epoch + 1} epochs too"
                 )
-            print(f"round {rounds}: {done} in {time.monotonic() - begun:.1f} s", flush=True)
+            seconds = time.monotonic() - begun
+            how = given.round.on_rule_error
+            print(f"round {rounds}: {done}, on_rule_error {how}, in {seconds:.1f} s", flush=True)
     total = done["driver"] + done["sharded"]
     print(f"{total} drivers and {done['cluster']} executors killed in {rounds} rounds")
 

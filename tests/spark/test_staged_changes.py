@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 
 from tests.seeds import seeded_arrays
@@ -80,6 +82,10 @@ def test_an_epoch_with_its_sink_is_one_job(spark: Any, tmp_path: Path) -> None:
     done = paid.run(spark)
     assert (done.jobs, done.written) == (1, 80)
     assert paid.kept == {BY_SPARK}
+    files = sorted(paid.out.glob("*-000000000001*"))
+    assert not any(field.nullable for file in files for field in pq.read_schema(file))
+    both = pa.dataset.dataset(paid.out).to_table()  # the first epoch was written in another way
+    assert both.num_rows == 50 + 80
     assert sorted(path.name for path in paid.out.glob("*-000000000001*")) == [
         "epoch-000000000001-00000.parquet", "epoch-000000000001-00001.parquet",
     ]  # fmt: skip

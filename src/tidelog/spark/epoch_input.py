@@ -64,6 +64,11 @@ class EpochInput:
         streamed = {p.tag for p in self.parts if p.tag < len(tags)}
         self._left_out = sorted(set(tags.values()) - streamed)
 
+    @property
+    def is_micro_batch(self) -> bool:
+        """Whether the epoch is a micro-batch of the pipeline's own query."""
+        return self._stream is not None
+
     def frame(self, *, with_tables: bool, numbered: bool = True) -> TaggedFrame | None:
         """Return all rows that Spark reads, with tags; None if there are none.
 

@@ -41,11 +41,12 @@ def describe(spark: Any, text: str) -> Iterator[None]:
 
 @contextmanager
 def settings(spark: Any, values: Mapping[str, str]) -> Iterator[None]:
-    """Set settings of a session for a block."""
-    before = {name: spark.conf.get(name, None) for name in values}
+    """Set settings of a session for a block; those that are as wanted are left alone."""
+    known = {name: spark.conf.get(name, None) for name in values}
+    before = {name: value for name, value in known.items() if value != values[name]}
     try:
-        for name, value in values.items():
-            spark.conf.set(name, value)
+        for name in before:
+            spark.conf.set(name, values[name])
         yield
     finally:
         for name, value in before.items():

@@ -64,6 +64,12 @@ _LOCAL_SETTINGS = {
     # This class writes no file with a checksum beside each of them. Iceberg cannot use it.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+_JAVA_OPTIONS = (
+    # Rows pass between the JVM and Python in Arrow's format. Without these, Arrow checks for every
+    # value whether its place exists, and whether it is null, which Spark knows already.
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+)
 _FILES = "spark.hadoop.fs.file.impl"
 # What the JVM needs to start, or spark-submit to find jars. The rest is set when it runs: the
 # settings of a command line can be read by every user of the machine.
@@ -248,11 +254,12 @@ def _configuration(master: str | None, explicit: Mapping[str, str]) -> tuple[Any
     for key, value in explicit.items():
         if _AT_START.match(key) and not _is_secret(key, value):
             start.set(key, value)
-    own: dict[str, str] = {}
+    java = list(_JAVA_OPTIONS)
     if not _has_own_logging():
         quiet = Path(__file__).with_name("log4j2.properties")
-        options = os.environ.get("SPARK_SUBMIT_OPTS", "")
-        own["SPARK_SUBMIT_OPTS"] = f"-Dlog4j2.configurationFile={quiet.as_uri()} {options}".strip()
+        java.append(f"-Dlog4j2.configurationFile={quiet.as_uri()}")
+    options = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    own = {"SPARK_SUBMIT_OPTS": f"{' '.join(java)} {options}".strip()}
     if _will_be_local(master):
         # Workers run on this machine: use this Python, which has the package. Spark starts some of
         # them by the environment of the JVM.

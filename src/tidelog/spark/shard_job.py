@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from tidelog.spark.retries import outage
 from tidelog.spark.shard_epoch import EpochWork
 from tidelog.spark.shard_processes import by_shard, of_shards
 from tidelog.spark.shard_routing import RouteRows
-from tidelog.spark.shard_staging import Staged
+from tidelog.spark.shard_staging import Staged, without_nulls
 from tidelog.spark.shard_task import Work, count_of, router_of
 from tidelog.spark.view_changes import changes_schema
 
@@ -51,11 +53,13 @@ class BySpark:
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
+        self._kept: tuple[Any, Mapping[str, str]] | None = None
+        """The session of a streaming query, and the settings that it keeps."""
 
     def __call__(self, work: Work) -> list[ShardAnswer]:
         """Read a view in one job; raise the error that a shard has reported."""
         count = count_of(work.sides)
-        frame = of_shards(self._spark, work, count, shard_task.SCHEMA)
+        frame = of_shards(self._spark, work, count, _parsed(shard_task.SCHEMA))
         table = _run(frame.toArrow, "a read of a view")
         shards, heads, parts = (table[name].to_pylist() for name in ("shard", "head", "data"))
         found = list(zip(shards, map(json.loads, heads), parts, strict=True))
@@ -75,21 +79,41 @@ class BySpark:
         frame = epoch.frame(with_tables=True, numbered=False)
         if frame is None:
             shards = self._spark.range(0, count, 1, count)
-            routed = shards.mapInArrow(_nothing, shard_routing.SCHEMA)
+            routed = shards.mapInArrow(_nothing, _parsed(shard_routing.SCHEMA))
         else:
             route = RouteRows(
                 state.program, state.program_name, state.sides, work.checks, epoch.files(),
                 frame.columns, epoch.is_ordered, state.folder, work.failing,
             )  # fmt: skip
-            sent = frame.frame.mapInArrow(route, shard_routing.SCHEMA)
+            sent = frame.frame.mapInArrow(route, _parsed(shard_routing.SCHEMA))
             routed = sent.repartitionById(count, F.col("shard"))
-        if not work.sent:
-            applied = by_shard(self._spark, routed, self.task(work), count, shard_epoch.SCHEMA)
-            with settings(applied.sparkSession, _SETTINGS):
-                table = _run(applied.toArrow, "an epoch")
-            shards, heads = (table[name].to_pylist() for name in ("shard", "head"))
-            return checked_answers(list(zip(shards, map(json.loads, heads), strict=True)))
-        return self._staged(routed, work, count)
+        session = routed.sparkSession
+        if work.sent:
+            with self._set(session, {**_SETTINGS, **shard_staging.SETTINGS}, epoch):
+                return self._staged(routed, work, count)
+        schema = _parsed(shard_epoch.SCHEMA)
+        applied = by_shard(self._spark, routed, self.task(work), count, schema)
+        with self._set(session, _SETTINGS, epoch):
+            table = _run(applied.toArrow, "an epoch")
+        shards, heads = (table[name].to_pylist() for name in ("shard", "head"))
+        return checked_answers(list(zip(shards, map(json.loads, heads), strict=True)))
+
+    @contextmanager
+    def _set(self, session: Any, values: Mapping[str, str], epoch: EpochInput) -> Iterator[None]:
+        """Set settings for a job. The session of the streaming query keeps them.
+
+        Each setting is a call to the JVM, and a micro-batch of few rows takes 0.2 s.
+        """
+        if not epoch.is_micro_batch:
+            with settings(session, values):
+                yield
+            return
+        now = session._jsparkSession, values
+        if self._kept != now:
+            for name, value in values.items():
+                session.conf.set(name, value)
+            self._kept = now
+        yield
 
     def _staged(self, routed: Any, work: EpochWork, count: int) -> list[tuple[int, dict[str, Any]]]:
         """Apply rows, and have Spark write the changes of a view, in one job."""
@@ -99,15 +123,22 @@ class BySpark:
             state = work.state
             program, _ = router_of(state.program, state.program_name, state.sides)
             view = arrow_schema(program.relations[work.sent], program.records)
-            schema = frame_schema(self._spark, changes_schema(view))
+            schema = frame_schema(self._spark, without_nulls(changes_schema(view)))
             applied = by_shard(self._spark, routed, task, count, schema)
-            with settings(applied.sparkSession, {**_SETTINGS, **shard_staging.SETTINGS}):
-                _run(lambda: staged.write(applied), "an epoch")
+            _run(lambda: staged.write(applied), "an epoch")
             answers = checked_answers(staged.read(count))
             staged.keep(work.epoch, work.sent, answers)
             return answers
         finally:
             staged.remove()
+
+
+@cache
+def _parsed(schema: str) -> Any:
+    """Return a schema as Spark has it; of a text, Spark would ask the JVM every time."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromDDL(schema)
 
 
 def _nothing(batches: Any) -> Any:

@@ -27,12 +27,11 @@ def by_shard(spark: Any, shards: Any, task: Any, count: int, schema: Any) -> Any
     context = context_of(spark)
     if count > _MOST or context is None or not str(context.master).startswith("local"):
         return shards.mapInArrow(task, schema)
-    from pyspark.sql import functions as F
 
     def part(shard: int) -> Any:
         # Spark computes a shuffle before this once for all parts, as their plans are the same up to
         # here. A condition on a column would be moved before the shuffle, and then they differ.
-        own = shards.where(F.spark_partition_id() == shard).coalesce(1)
+        own = shards.where(f"spark_partition_id() = {shard}").coalesce(1)
         with _variable(context, shard):
             return own.mapInArrow(task, schema)
 

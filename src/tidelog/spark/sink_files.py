@@ -163,12 +163,12 @@ class FileWriter(Writer):
         return spec.what == "changes" and spec.format == "parquet" and is_plain
 
     def write_files(self, epoch: int, files: Sequence[Path]) -> None:
-        """Copy the files of an epoch."""
+        """Put the files of an epoch into the target, too."""
         with self._beside() as folder:
             folder.mkdir()
             copies = [folder / f"part-{number:05d}.parquet" for number in range(len(files))]
             for file, copy in zip(files, copies, strict=True):
-                shutil.copyfile(file, copy)
+                _link(file, copy)
             self._put_changes(epoch, folder, copies)
 
     @contextmanager
@@ -228,6 +228,17 @@ def _by_folder(files: list[Path]) -> Mapping[Path, list[Path]]:
 def _put(file: Path, target: Path) -> None:
     _synced(file)
     os.replace(file, target)
+
+
+def _link(file: Path, copy: Path) -> None:
+    """Give a file a second name; copy it if the file system cannot.
+
+    Neither the state nor a sink changes a file of changes: each only removes its own name.
+    """
+    try:
+        os.link(file, copy)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(file, copy)
 
 
 def _synced(file: Path) -> None:
