@@ -18,6 +18,7 @@ THIRD_PARTIES = {
     "os._exit",
     "context._jsc",  # PySpark's ways to Java
     "context._jvm",
+    "session._jsparkSession",
     "tracker._jtracker",
     "array._getvalue",  # Numba's way to return an array from an intrinsic
     "one._values",  # Numba's flags, which compilers compare a million times

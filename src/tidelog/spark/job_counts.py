@@ -46,14 +46,14 @@ def counted_jobs(spark: Any, group: str) -> Iterator[JobCounts]:
             context.setLocalProperty(_GROUP, None)
     # Spark's own object: PySpark's does not know tags, nor whether a stage was skipped because
     # another job has run it. Such a stage was never submitted.
-    spark_context = context._jsc.sc()
-    found = spark_context.statusTracker().getJobIdsForTag(tag)
-    tracker = context.statusTracker()._jtracker
+    found = context._jsc.sc().statusTracker().getJobIdsForTag(tag)
+    tracker = context.statusTracker()
+    java = tracker._jtracker
     for job in (found[i] for i in range(len(found))):
         counts.jobs += 1
-        info = tracker.getJobInfo(job)
+        info = java.getJobInfo(job)
         stages = () if info is None else info.stageIds()
         for stage in (stages[i] for i in range(len(stages))):
-            about = tracker.getStageInfo(stage)
+            about = java.getStageInfo(stage)
             if about is not None and about.submissionTime():
                 counts.tasks += about.numTasks()
