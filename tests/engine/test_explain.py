@@ -152,7 +152,7 @@ def test_why_a_strategy_was_chosen() -> None:
         .decl p(x: number)
         p(0).
         p(y) :- p(x), x < 5, n = count : { e(z), z > x }, y = x + n.
-        .view once(strategy="recompute", virtual=true)
+        .view once(strategy="recompute", virtual=false)
         .view a(strategy="elastic")
     """)
     assert "  maintained by elastic: forced, and the default: they depend on each other" in lines
@@ -162,7 +162,24 @@ def test_why_a_strategy_was_chosen() -> None:
     )
     why = "an aggregate in it is grouped by what only its recursion binds"
     assert f"  maintained by recompute: {why}" in lines
-    assert "note: `.view once` asks for virtual true, which has no effect yet" in lines
+
+
+def test_a_virtual_view_and_a_view_that_reads_it() -> None:
+    db = tidelog.Database("""
+        .decl e(x: number, y: number)
+        .decl v(x: number)
+        .decl w(x: number)
+        v(x) :- e(x, _).
+        w(x) :- v(x), e(_, x).
+        .view v(virtual=true)
+    """)
+    with db.transaction() as tx:
+        tx.insert("e", [(1, 2), (2, 1)])
+    how = "its changes are propagated and filtered"
+    lines = db.explain().split("\n")
+    assert f"  maintained by virtual: it is not stored; {how}" in lines
+    assert f"  maintained by virtual: it reads what is not stored; {how}" in lines
+    assert sum("2 propagated, 2 filtered, 0 disqualified" in line for line in lines) == 2
 
 
 def test_a_database_explains_itself_with_its_data() -> None:

@@ -118,6 +118,40 @@ def run(
 
 
 @app.command()
+def query(
+    program: ProgramFile,
+    body: Annotated[
+        str, typer.Argument(metavar="BODY", help="A rule body, such as 'reach(\"a\", x)'.")
+    ],
+    facts: Annotated[
+        Path, typer.Option("-F", "--facts", help="The folder of the .facts files.")
+    ] = Path(),
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Print the names of the variables first.")
+    ] = False,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="The engine to run on.")
+    ] = EngineName.KERNEL,
+) -> None:
+    r"""Print the rows that satisfy a rule body: its variables, separated by tabs.
+
+    Only what the question needs is computed, for the values that it binds. A body without variables
+    prints () if it holds.
+
+    \b
+    tidelog query reach.dl 'reach("Aden", x)' -F facts/
+    tidelog query reach.dl 'road(x, y), !road(y, x)' -F facts/ --headers
+    """
+    from tidelog.cli.query import ask_program
+
+    try:
+        ask_program(program, body, facts, engine.value, headers=headers)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+@app.command()
 def check(program: ProgramFile) -> None:
     """Parse and analyse a program, and print every mistake with its place and likely fix."""
     from tidelog.cli.source import check_program

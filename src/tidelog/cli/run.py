@@ -35,12 +35,7 @@ def run_program(
     check_parameters(program)
     epoch_folders = list_epochs(epochs) if epochs is not None else []
     clock.lap("load the program")
-    given: dict[str, CheckedRows] = {}
-    for directive in program.directives_of(DirectiveKind.INPUT):
-        relation = program.relations[directive.relation]
-        file = facts_path(directive, facts)
-        rows = read_facts(file, relation, program.records, directive.parameters)
-        given.setdefault(directive.relation, CheckedRows()).extend(rows)
+    given = read_given(program, facts)
     clock.lap("read the facts")
     plan = OutputPlan(Path() if output == "-" else Path(output))
     if engine == "kernel" and compile_first():
@@ -74,6 +69,17 @@ def run_program(
     clock.lap("write the results")
     if stats:
         print_stats(database, reports, clock)
+
+
+def read_given(program: Program, facts: Path) -> dict[str, CheckedRows]:
+    """Return the rows of the files that `.input` directives name."""
+    given: dict[str, CheckedRows] = {}
+    for directive in program.directives_of(DirectiveKind.INPUT):
+        relation = program.relations[directive.relation]
+        file = facts_path(directive, facts)
+        rows = read_facts(file, relation, program.records, directive.parameters)
+        given.setdefault(directive.relation, CheckedRows()).extend(rows)
+    return given
 
 
 def _apply_epoch(database: Database, folder: Path) -> Transaction:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog.engine.protocol import Effects, Engine, Requested
+from tidelog.engine.protocol import Answer, Effects, Engine, Requested
 from tidelog.engine.reads import Reader
 from tidelog.engine.reference_engine import ReferenceEngine
 from tidelog.errors import UsageError
@@ -44,6 +44,8 @@ class Options:
     settings: Settings = field(default_factory=Settings)
     strategies: Mapping[str, str] = field(default_factory=dict)
     """Strategies that are forced, by relation."""
+    on_demand: bool = False
+    """Whether the first evaluation is left out: what is read is computed then. For one reading."""
     first_epoch: int = 0
     """The epoch at which a new durable database starts."""
 
@@ -147,6 +149,13 @@ class DatabaseCore:
                 raise UsageError("views cannot be read while a transaction commits")
             return question(self.engine.reader(relation))
 
+    def query(self, text: str) -> Answer:
+        """Return the answers to a query about the committed rows."""
+        with self.reading:
+            if self._committing:
+                raise UsageError("a query cannot be asked while a transaction commits")
+            return self.engine.query(text)
+
 
 def _engine(program: Program, given: Mapping[str, Iterable[Row]], options: Options) -> Engine:
     if options.engine == "reference":
@@ -157,7 +166,10 @@ def _engine(program: Program, given: Mapping[str, Iterable[Row]], options: Optio
         return ReferenceEngine(program, given)
     if options.engine == "kernel":
         engine = _empty_kernel(program, options)
-        engine.load(given)
+        if options.on_demand:
+            engine.load_facts(given)
+        else:
+            engine.load(given)
         return engine
     raise UsageError(f"there is no engine `{options.engine}`; the engines are reference and kernel")
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.database.core import DatabaseCore, Options
 from tidelog.database.explain import explain
-from tidelog.database.transaction import Transaction
-from tidelog.database.view import View
+from tidelog.database.transaction import Transaction, ask_reader
+from tidelog.database.view import Rows, View
 from tidelog.engine.report import EpochReport
 from tidelog.errors import UsageError
 from tidelog.logic.program import Program, Relation
@@ -109,6 +109,17 @@ class Database:
         """Return a relation to read from: the committed rows, given and derived."""
         core = self._core
         return View(self.relation(name), core.program.records, partial(core.ask, name))
+
+    def query(self, body: str) -> Rows:
+        """Return the answers to a query: a rule body such as `reach("a", x), !edge("a", x)`.
+
+        A row has the variables of the body in the order in which they appear, without `_` and those
+        inside of aggregates. Only what the question needs is computed: relations that are stored
+        are looked up, the others are evaluated for the values that the question binds. The answers
+        stay as they are when the database changes.
+        """
+        relation, reader = self._core.query(body)
+        return Rows(relation, self._core.program.records, partial(ask_reader, reader))
 
     def relation(self, name: str) -> Relation:
         """Return the declaration of a relation; raise UsageError if there is none."""

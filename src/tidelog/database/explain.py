@@ -121,6 +121,6 @@ def _view_notes(options: ViewOptions, engine: str) -> list[str]:
         notes.append(
             f"{asked} strategy {options.strategy}; the reference engine re-evaluates everything"
         )
-    if options.virtual is not None:
-        notes.append(f"{asked} virtual {str(options.virtual).lower()}, which has no effect yet")
+    if options.virtual and engine == "reference":
+        notes.append(f"{asked} virtual true; the reference engine stores everything")
     return notes

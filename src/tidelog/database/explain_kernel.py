@@ -31,6 +31,8 @@ from tidelog.store.codec import Codec
 
 _ROWS, _DISTINCT = 10_000.0, 1_000.0
 
+_WHY_VIRTUAL = "it is not stored; its changes are propagated and filtered"
+_WHY_STORED = "it reads what is not stored; its changes are propagated and filtered"
 _WHY_TREE = "its rows are enumerated from a join tree when they are read"
 _WHY_ELASTIC = {False: "it depends on itself", True: "they depend on each other"}
 
@@ -84,6 +86,9 @@ class KernelDetails:
         """Return how a relation is maintained if nothing is forced, and why."""
         (stratum,) = (s for s in self._program.strata if relation in s.relations)
         layer = self._layer_of[relation]
+        if layer.virtual is not None:
+            is_stored = relation not in layer.virtual
+            return "virtual", _WHY_STORED if is_stored else _WHY_VIRTUAL
         if layer.recompute is not None and layer.recompute.groups:
             return "recompute", "an aggregate in it is grouped by what only its recursion binds"
         if stratum.recursive:
@@ -128,6 +133,10 @@ class KernelDetails:
                 f"+{report.inserted:,} -{report.deleted:,} rows",
                 f"{report.touched:,} instantiations",
             ]
+            if report.strategy == "virtual" and report.choice == "update":
+                facts.append(f"{report.propagated:,} propagated")
+                facts.append(f"{report.filtered:,} filtered")
+                facts.append(f"{report.disqualified:,} disqualified")
             facts += [f"{report.levels:,} levels"] if report.levels else []
             shown = [f"{report.choice}{why}", *(facts if report.choice != "nothing to do" else [])]
             helper = "" if relation in layer.relations else f" for {', '.join(layer.relations)}"

@@ -154,11 +154,12 @@ def changes_of(relation: Relation, records: Records, net: NetChange) -> Change:
     """Return the net change of a relation, to be read."""
     return Change(
         *(
-            Rows(relation, records, partial(_ask, reader))
+            Rows(relation, records, partial(ask_reader, reader))
             for reader in net.readers(relation, records)
         )
     )
 
 
-def _ask(reader: Reader, question: Callable[[Reader], T]) -> T:
+def ask_reader(reader: Reader, question: Callable[[Reader], T]) -> T:
+    """Return the answer of a reader whose rows stay as they are."""
     return question(reader)

@@ -12,9 +12,11 @@ from tidelog.durable.extents import Arrays
 from tidelog.durable.saved import SavedSnapshot
 from tidelog.engine.arrow import ordinals_of
 from tidelog.engine.changed_rows import ChangedRows
+from tidelog.engine.demand_reads import DemandReader
 from tidelog.engine.functional import FunctionalCheck
 from tidelog.engine.given import Encoded, Given, change_given, find_given, fit_given
-from tidelog.engine.protocol import Effects, EpochObserver, NetChange, NoObserver, Requested
+from tidelog.engine.protocol import Answer, Effects, EpochObserver, NetChange, NoObserver, Requested
+from tidelog.engine.queries import Queries
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.retention import RetainedRelations
 from tidelog.engine.state import EngineState
@@ -32,6 +34,8 @@ from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.semi_join import SemiJoin
 from tidelog.maintain.strategy import Strategy
 from tidelog.maintain.theta_tree import ThetaTree
+from tidelog.maintain.virtual import VirtualLayers
+from tidelog.plan.demand import bound_by_recursion
 from tidelog.plan.forced import NOTHING_FORCED
 from tidelog.plan.lowered import Layer
 from tidelog.plan.planned import planned
@@ -77,11 +81,18 @@ class KernelEngine:
         codec = Codec(program.records) if codec is None else codec
         self._catalog = Catalog(planned(program, strategies), codec, functional)
         self._catalog.meter = Meter(progress, limits)
+        virtual = VirtualLayers(self._catalog)
         self._strategies = [
             (layer, strategy)
             for layer in self._catalog.lowered.layers
-            if (strategy := _strategy(self._catalog, layer)) is not None
+            if (
+                strategy := _strategy(self._catalog, layer)
+                if layer.virtual is None
+                else virtual.strategy(layer)
+            )
+            is not None
         ]
+        self._provers = virtual.provers
         recomputed = {
             name: strategy
             for layer, strategy in self._strategies
@@ -93,6 +104,9 @@ class KernelEngine:
         self.state = EngineState(program, self._catalog, self._strategies)
         """Captures and restores what is stored."""
         self.last_epoch = EpochReport(0, 0.0, 0, 0, ())
+        self._queries: Queries | None = None
+        self._on_demand: Collection[str] = virtual.names
+        """The relations that are computed when they are read."""
         if given is not None:
             self.load(given)
 
@@ -150,21 +164,29 @@ class KernelEngine:
         self.load_ordinals(rows)
         self.last_epoch = self.last_epoch._replace(late=late)
 
+    def load_facts(self, given: Mapping[str, Iterable[Row]]) -> None:
+        """Store given rows, and evaluate nothing: what is read is computed on demand.
+
+        A recursion that binds the groups of its own aggregates needs an evaluation, so then the
+        whole program is evaluated.
+        """
+        if bound_by_recursion(self._catalog.lowered):
+            self.load(given)
+            return
+        start = time.perf_counter()
+        rows = {n: self._encode(n, given.get(n, ())) for n in self._program.relations}
+        rows, late = self._retained.loaded(rows)
+        self._store_given(rows)
+        self._catalog.stamp = object()
+        self._on_demand = self._catalog.derived
+        count = sum(map(self.given_count, self._program.relations))
+        self.last_epoch = EpochReport(0, time.perf_counter() - start, count, 0, (), late)
+
     def load_ordinals(self, given: Mapping[str, Array]) -> None:
         """Evaluate the program on given rows, as columns of ordinals."""
         start = time.perf_counter()
         catalog = self._catalog
-        catalog.meter.start()
-        none = catalog.no_ordinals
-        encoded = {name: given.get(name, none[name]) for name in self._program.relations}
-        for name, rows in catalog.lowered.facts.items():
-            encoded[name] = catalog.encode(name, rows)
-        for name, ordinals in encoded.items():
-            catalog.fit(name, ordinals)
-        self._fit_constants()
-        catalog.relayout()
-        for name, ordinals in encoded.items():
-            catalog.given[name].replace(catalog.pack(name, ordinals), None, None)
+        self._store_given(given)
         while True:
             try:
                 layers = self._run_layers(first=True)
@@ -185,6 +207,21 @@ class KernelEngine:
             except DomainOverflow as overflow:
                 overflow.domain.widen(overflow.ordinal, overflow.ordinal)
                 catalog.relayout()
+
+    def _store_given(self, given: Mapping[str, Array]) -> None:
+        """Store the given rows and the facts of the program."""
+        catalog = self._catalog
+        catalog.meter.start()
+        none = catalog.no_ordinals
+        encoded = {name: given.get(name, none[name]) for name in self._program.relations}
+        for name, rows in catalog.lowered.facts.items():
+            encoded[name] = catalog.encode(name, rows)
+        for name, ordinals in encoded.items():
+            catalog.fit(name, ordinals)
+        self._fit_constants()
+        catalog.relayout()
+        for name, ordinals in encoded.items():
+            catalog.given[name].replace(catalog.pack(name, ordinals), None, None)
 
     def _encode(self, name: str, rows: Iterable[Row]) -> Array:
         """Return rows as columns of ordinals, those of a table column by column."""
@@ -228,6 +265,7 @@ class KernelEngine:
                 LayerReport(
                     layer.relations, strategy.name, choice.what, choice.why, end - start,
                     inserted, deleted, meter.touched - before, choice.levels,
+                    choice.propagated, choice.filtered, choice.disqualified,
                 )
             )  # fmt: skip
         return tuple(layers)
@@ -369,6 +407,8 @@ class KernelEngine:
                 self._abort()
                 raise
             break
+        for prover in self._provers:
+            prover.clear()
         for relation in catalog.everything():
             if relation.touched:
                 relation.commit()
@@ -376,6 +416,8 @@ class KernelEngine:
         return found, layers, effects
 
     def _abort(self) -> None:
+        for prover in self._provers:
+            prover.clear()
         for relation in self._catalog.everything():
             relation.abort()
 
@@ -407,9 +449,27 @@ class KernelEngine:
         """Return how many rows of a relation are given."""
         return len(self._catalog.given[relation])
 
-    def reader(self, relation: str) -> StoredReader | TreeReader:
+    def reader(self, relation: str) -> StoredReader | TreeReader | DemandReader:
         """Return a reader for the committed rows of a relation."""
+        if relation in self._on_demand:
+            declared = self._program.relations[relation]
+            return DemandReader(self.queries, declared, self._program.records)
         return relation_reader(self._catalog, self._program.relations[relation])
+
+    def query(self, text: str) -> Answer:
+        """Return the answers to a query; relations that are not stored are computed on demand."""
+        with Interrupts() as interrupts:
+            self._catalog.meter.interrupts = interrupts
+            self._catalog.meter.start()
+            return self.queries.ask(text)
+
+    @property
+    def queries(self) -> Queries:
+        """Answers questions about the committed rows."""
+        if self._queries is None:
+            computed = {*self._on_demand, *self._catalog.computed}
+            self._queries = Queries(self._program, self._catalog, lambda n: n not in computed)
+        return self._queries
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""

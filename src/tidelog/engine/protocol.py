@@ -75,6 +75,14 @@ class Effects(NamedTuple):
     """How many rows were too old to be retained, and not inserted, by relation."""
 
 
+class Answer(NamedTuple):
+    """The answers to a query."""
+
+    relation: Relation
+    """Its columns are the variables of the query."""
+    reader: Reader
+
+
 class EpochObserver(Protocol):
     """Is called at the steps of each epoch of an engine. What it raises aborts the epoch."""
 
@@ -124,6 +132,9 @@ class Engine(Protocol):
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""
+
+    def query(self, text: str) -> Answer:
+        """Return the answers to a query, a rule body; raise ProgramError for mistakes in it."""
 
     def apply(
         self,

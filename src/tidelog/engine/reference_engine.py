@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Set
 from contextlib import nullcontext
 
-from tidelog.engine.protocol import Effects, Ignored, NetChange, Requested
+from tidelog.engine.protocol import Answer, Effects, Ignored, NetChange, Requested
 from tidelog.engine.reads import SetReader
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.logic.program import Program
+from tidelog.logic.query import ANSWERS, QueryChecker
 from tidelog.reference import evaluate
 from tidelog.reference.retention import retained
 from tidelog.runtime.interrupts import Interrupts
@@ -56,6 +57,13 @@ class ReferenceEngine:
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation."""
         return self._rows[relation]
+
+    def query(self, text: str) -> Answer:
+        """Return the answers to a query: the program is evaluated with its rules."""
+        query = QueryChecker(self._program).check(text)
+        rows = evaluate(query.within(self._program), {**self._given, ANSWERS: frozenset()})
+        reader = SetReader(rows[ANSWERS], query.shown, self._program.records)
+        return Answer(query.shown, reader)
 
     def apply(
         self,

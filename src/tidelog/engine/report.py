@@ -30,6 +30,12 @@ class LayerReport(NamedTuple):
     """How many rule instantiations its joins enumerated."""
     levels: int = 0
     """How many iterations a recursion took."""
+    propagated: int = 0
+    """Of a virtual view: how many rows may have changed, as far as propagation could tell."""
+    filtered: int = 0
+    """How many of them had to be proved, or refuted, in the other version."""
+    disqualified: int = 0
+    """How many of them had not changed."""
 
 
 class EpochReport(NamedTuple):

@@ -38,6 +38,8 @@ _REFUSED = {
     ".debug_delta": ("`.debug_delta` is", "remove it"),
 }
 _DECLARE = frozenset({"DECL", "TYPE", "COMP"})
+# A rule body alone is parsed as that of a rule with this head.
+_HEAD = (("IDENT", "query"), ("LPAR", "("), ("RPAR", ")"), ("IF", ":-"))
 
 
 def parse(
@@ -103,6 +105,43 @@ class _OpenComponent:
         """Return the statements around the component, with the component."""
         span = self.head.span.to(end)
         return [*self.around, replace(self.head, body=tuple(body), span=span)]
+
+
+def parse_body(
+    source: SourceText, diagnostics: Diagnostics, registered: Set[str] = frozenset()
+) -> syntax.Formula | None:
+    """Return the body of a rule that is all of `source`; None if its mistakes are reported.
+
+    A full stop may end it.
+    """
+    from lark import Token
+
+    from tidelog.lang.build import Builder
+
+    tokens, _ = tokenize(source, diagnostics, registered)
+    if not tokens:
+        diagnostics.error("syntax", "there is no rule body here", Span(source, 1, 1, 1, 2))
+        return None
+
+    def made(kind: str, text: str, line: int | None, column: int | None) -> Token:
+        """Return a token that does not stand in the text."""
+        return Token(kind, text, None, line, column, line, (column or 1) + 1)
+
+    first, last = tokens[0], tokens[-1]
+    head = [made(*token, first.line, first.column) for token in _HEAD]
+    end = [] if last.type == "DOT" else [made("DOT", ".", last.end_line, last.end_column)]
+    tokens = [*head, *tokens, *end]
+    statement, position = _parse_statement(
+        source, tokens, 0, Builder(source, diagnostics), diagnostics
+    )
+    if statement is None:
+        return None
+    if position < len(tokens):
+        span = span_of(source, tokens[position])
+        diagnostics.error("syntax", "the rule body ends before this", span, "ask one question")
+        return None
+    assert isinstance(statement, syntax.RuleStatement)
+    return statement.body
 
 
 def _parse_statement(

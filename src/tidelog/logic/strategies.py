@@ -79,6 +79,11 @@ def check_views(
     The rules of relations that are `unsure` may have mistakes, which are reported already.
     """
     without_rules = {name for s in strata if not s.rules for name in s.relations}
+    for name, view in views.items():
+        if view.virtual and not (name in without_rules and name in unsure):
+            refused = _not_virtual(name, view, name in without_rules)
+            if refused is not None:
+                diagnostics.error("bad-view", refused.why, view.span, refused.hint)
     asked = {name: view.strategy for name, view in views.items() if view.strategy is not None}
     for name, strategy in asked.items():
         if name in without_rules and name in unsure:
@@ -86,6 +91,19 @@ def check_views(
         found = refusal(strata, asked, name, strategy)
         if found is not None:
             diagnostics.error("bad-view", found.why, views[name].span, found.hint)
+
+
+def _not_virtual(name: str, view: ViewOptions, is_given: bool) -> Refusal | None:
+    """Return why the text of a program cannot have a virtual view."""
+    if is_given:
+        why = f"`{name}` has no rules, so its rows cannot be computed"
+        return Refusal(why, "only a relation that rules derive can be virtual")
+    if view.strategy is not None:
+        return Refusal(
+            f"`{name}` cannot be virtual and maintained by `{view.strategy}`",
+            "leave out one of them: a virtual view is not stored, and has a strategy of its own",
+        )
+    return None
 
 
 def _cycle(stratum: Stratum, relation: str) -> list[str]:

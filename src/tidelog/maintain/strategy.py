@@ -25,6 +25,12 @@ class Choice:
     why: str = ""
     levels: int = 0
     """How many iterations it took."""
+    propagated: int = 0
+    """How many rows of a virtual view may have changed, as far as propagation can tell."""
+    filtered: int = 0
+    """How many of them were asked for in the other version."""
+    disqualified: int = 0
+    """How many of them have not changed."""
 
 
 BOOTSTRAP = Choice("bootstrap", "the first evaluation")

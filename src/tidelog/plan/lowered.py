@@ -77,6 +77,11 @@ class Layer:
     """How the relation is maintained without storing its rows, if it is (plan/theta/)."""
     strategy: str | None = None
     """The strategy that the program or the caller forces; None leaves the choice to the planner."""
+    virtual: frozenset[str] | None = None
+    """The relations that are not stored, if changes are propagated and filtered (plan/virtual.py).
+
+    A layer that is stored, and reads others that are not, has none.
+    """
 
 
 @dataclass(frozen=True)

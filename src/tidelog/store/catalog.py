@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -92,6 +92,27 @@ class Catalog:
         nested = Catalog(program, self.codec, self.checked, self._domains)
         nested.failures.update(self.failures)
         return nested
+
+    def overlaid(
+        self, program: Lowered, domains: Mapping[str, tuple[Domain, ...]], own: Collection[str]
+    ) -> Catalog:
+        """Return a catalog for a program that reads the stored relations of this one.
+
+        Only its `own` relations, whose domains are given, are apart. The others are these here.
+        """
+        known = {**self._domains, **{given_of(n): self._domains[n] for n in self.derived}}
+        stored = {**{given_of(n): self.given[n] for n in self.derived}, **self.relations}
+        # All rows are looked up, also where rules only copy them.
+        overlaid = Catalog(program, self.codec, frozenset(own), {**known, **domains})
+        for name in program.relations:
+            if name not in own:
+                overlaid.relations[name] = overlaid.given[name] = stored[name]
+        overlaid._everything = tuple(
+            dict.fromkeys(r for n in own for r in (overlaid.relations[n], overlaid.given[n]))
+        )
+        overlaid._buffers = self._buffers
+        overlaid._fields = self._fields
+        return overlaid
 
     # --- for joins ---
 
