@@ -90,3 +90,72 @@ def test_random_questions(seeds: range) -> None:
     print(dict(asking.seen))
     assert asking.seen["questions"] > 2 * len(seeds)
     assert asking.seen["answers"] > 2 * len(seeds)
+
+
+REACH = """
+    .decl edge(x: symbol, y: symbol)
+    .decl age(who: symbol, years: number)
+    .decl reach(x: symbol, y: symbol)
+    reach(x, y) :- edge(x, y).
+    reach(x, z) :- reach(x, y), edge(y, z).
+"""
+EDGES = [("a", "b"), ("b", "c"), ("c", "d"), ("x", "y")]
+
+
+def test_rows_are_those_of_the_variables_in_order() -> None:
+    db = tidelog.Database(REACH, facts={"edge": EDGES, "age": [("b", 7), ("d", 3)]})
+    found = db.query('reach("a", x), age(x, n), n > 3, !edge(x, "a")')
+    assert found.columns == ("x", "n")
+    assert list(found) == [("b", 7)]
+    assert found.to_arrow().to_pydict() == {"x": ["b"], "n": [7]}
+    assert ("b", 7) in found
+    assert list(db.query('edge(_, x), !edge(x, _), reach("a", x)')) == [("d",)]
+    assert list(db.query('edge(x, "b") ; edge("c", x)')) == [("a",), ("d",)]
+    assert bool(db.query('reach("a", "d")'))
+    assert list(db.query('reach("a", "d")')) == [()]
+    assert not db.query('reach("d", "a")')
+    assert list(db.query('reach("never seen", x)')) == []
+    assert list(db.query('edge(x, _), !reach(x, "d"), x != "never seen"')) == [("x",)]
+    assert list(db.query('n = count : { reach("a", _) }')) == [(3,)]
+
+
+def test_answers_stay_and_new_ones_follow_the_database() -> None:
+    db = tidelog.Database(REACH, facts={"edge": EDGES})
+    before = db.query('reach("a", x)')
+    with db.transaction() as tx:
+        tx.insert("edge", [("d", f"n{i}") for i in range(500)])
+    assert len(before) == 3
+    assert len(db.query('reach("a", x)')) == 503
+    with db.transaction() as tx:
+        tx.delete("edge", [("a", "b")])
+    assert len(db.query('reach("a", x)')) == 0
+
+
+@pytest.mark.parametrize("text", ["reach(x, y), x", "nothing(x)", "edge(x, 3)", "!edge(x, y)", ""])
+def test_a_mistake_leaves_nothing_behind(text: str) -> None:
+    db = tidelog.Database(REACH, facts={"edge": EDGES})
+    for _ in range(2):
+        with pytest.raises(tidelog.ProgramError, match="<query>:1:"):
+            db.query(text)
+    assert len(db.query("edge(x, y)")) == 4
+
+
+SAME_GENERATION = """
+    .decl parent(child: number, parent: number)
+    .decl same(x: number, y: number)
+    same(x, x) :- parent(_, x).
+    same(x, y) :- parent(x, p), parent(y, q), same(p, q).
+"""
+
+
+def test_same_generation_asks_for_ancestors_only() -> None:
+    depth = 15
+    tree = [(i, i // 2) for i in range(2, 2 ** (depth + 1))]
+    engine = KernelEngine.empty(Program.parse(SAME_GENERATION))
+    engine.load_facts({"parent": tree})
+    first = 2**depth
+    assert list(engine.query(f"same({first}, {first + 2**15 - 1})").reader.rows()) == [()]
+    assert list(engine.query(f"same({first}, {first // 2})").reader.rows()) == []
+    tables = engine.queries
+    assert len(engine.query(f"same({first // 2**13}, x)").reader) == 4
+    assert tables is engine.queries

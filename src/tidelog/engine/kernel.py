@@ -473,8 +473,13 @@ class KernelEngine:
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""
-        words = self._catalog.rows_of(relation, Version.NEW)
-        return frozenset(self._catalog.decode(relation, words))
+        while True:
+            try:
+                words = self._catalog.rows_of(relation, Version.NEW)
+                return frozenset(self._catalog.decode(relation, words))
+            except DomainOverflow as overflow:  # of what is computed on demand
+                overflow.domain.widen(overflow.ordinal, overflow.ordinal)
+                self._catalog.relayout()
 
     def levels_and_counts(self, relation: str) -> dict[Row, tuple[int, int]]:
         """Return level and count of each row: what a fresh bootstrap is compared with."""

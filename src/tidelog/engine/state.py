@@ -248,7 +248,9 @@ def restore_relations(
     arrays.hold(saved.files())
     _restore_dictionaries(catalog.codec, saved, arrays)
     for relation in saved.relations:
-        if rows_only and ("@" in relation.name or relation.is_given != _is_tree(catalog, relation)):
+        if rows_only and (
+            "@" in relation.name or relation.is_given == catalog.is_stored(relation.name)
+        ):
             continue
         given = catalog.given[relation.name]
         stored = given if relation.is_given else catalog.relations[relation.name]
@@ -262,10 +264,6 @@ def restore_relations(
             () if rows_only else [SumsInFiles(sums, arrays) for sums in relation.sums],
         )
     catalog.stamp = object()
-
-
-def _is_tree(catalog: Catalog, relation: SavedRelation) -> bool:
-    return catalog.tree_of(relation.name) is not None
 
 
 def _restore_domains(catalog: Catalog, saved: SavedSnapshot) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tidelog.engine.questions import Question, from_rows
 from tidelog.engine.stored_reads import StoredReader
+from tidelog.errors import UsageError
 from tidelog.io.tabular import arrow_schema, to_arrow
 from tidelog.join.enumeration import RuleResults
 from tidelog.join.gather import distinct
@@ -39,17 +40,31 @@ def relation_reader(catalog: Catalog, relation: Relation) -> StoredReader | Tree
     tree = catalog.tree_of(relation.name)
     if tree is not None:
         return TreeReader(catalog, relation, tree)
+    if catalog.is_virtual(relation.name):
+        raise _not_in_files(relation)
     return StoredReader(catalog.codec, catalog.relations[relation.name], relation)
 
 
 def stored_rows(catalog: Catalog, relation: Relation) -> StoredRelation:
     """Return the rows of a relation as a stored one; those that are not stored are copied."""
     tree = catalog.tree_of(relation.name)
-    if tree is None:
+    if catalog.is_stored(relation.name):
         return catalog.relations[relation.name]
     copied = StoredRelation(relation.name, catalog.domains(relation.name))
-    copied.replace(TreeReader(catalog, relation, tree).words(), None, None)
+    if tree is not None:
+        copied.replace(TreeReader(catalog, relation, tree).words(), None, None)
+    elif relation.name in catalog.computed:
+        copied.replace(catalog.rows_of(relation.name, _NOW), None, None)
+    else:
+        raise _not_in_files(relation)
     return copied
+
+
+def _not_in_files(relation: Relation) -> UsageError:
+    return UsageError(
+        f"`{relation.name}` is virtual, so its rows are not in the files of the database"
+        "\n  help: read it from the `Database` itself, or read its changes"
+    )
 
 
 class TreeReader:

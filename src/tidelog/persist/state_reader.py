@@ -129,8 +129,8 @@ class StateReader:
         parts: dict[str, list[PackedChange]] = {}
         for part in (part for record in records for part in record.changes):
             # Of a relation whose rows are not stored, the given rows are followed.
-            is_tree = catalog.tree_of(part.relation) is not None
-            if part.role is Role.GIVEN if is_tree else part.role.is_view:
+            is_stored = catalog.is_stored(part.relation)
+            if part.role.is_view if is_stored else part.role is Role.GIVEN:
                 parts.setdefault(part.relation, []).append(part)
         nets = {
             name: net_change([part.ordinals() for part in parts[name]]) for name in sorted(parts)
@@ -139,8 +139,7 @@ class StateReader:
         if any(widened):
             catalog.relayout()
         for name, (inserted, deleted) in nets.items():
-            is_tree = catalog.tree_of(name) is not None
-            relation = (catalog.given if is_tree else catalog.relations)[name]
+            relation = (catalog.relations if catalog.is_stored(name) else catalog.given)[name]
             relation.remove(catalog.pack(name, deleted))
             relation.add(catalog.pack(name, inserted), None, None)
             relation.commit()

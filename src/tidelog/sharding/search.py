@@ -29,6 +29,12 @@ _NOT_HASHED = (Kind.RECORD, Kind.SET)
 
 def shard(program: Program, shards: int) -> Sharding | NotSharded:
     """Return how to compute a program in a number of shards, or why not."""
+    for view in program.views.values():
+        if view.virtual:
+            why = (
+                f"`{view.relation}` is virtual, and the rows that it is proved by are in all shards"
+            )
+            return NotSharded(why)
     found: tuple[float, Sharding] | None = None
     for grid in _grids(program, shards):
         search = _Search(program, grid)

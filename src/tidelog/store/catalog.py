@@ -70,6 +70,7 @@ class Catalog:
         self.has_reducts = True
         """Whether the rows of internal relations are here. Readers of a state have none."""
         self._trees = {n: la.tree for la in lowered.layers if la.tree for n in la.relations}
+        self._virtual = frozenset(name for la in lowered.layers for name in la.virtual or ())
         self.computed: dict[str, Callable[[Version], Words]] = {}
         """For each relation whose rows are not stored: the function that returns them."""
         self.failures: dict[str, Callable[[NDArray[np.int64]], EvaluationError]] = {}
@@ -244,6 +245,14 @@ class Catalog:
         counts = np.empty(rows.shape[1], np.int64)
         n = kernel.unique_sums(rows, rows.shape[1], counts, False, counts)
         return np.ascontiguousarray(rows[:, :n])
+
+    def is_stored(self, name: str) -> bool:
+        """Return whether the rows of a relation are stored, not only those that are given."""
+        return name not in self._trees and name not in self._virtual
+
+    def is_virtual(self, name: str) -> bool:
+        """Return whether a relation is a virtual view, or only read by such."""
+        return name in self._virtual
 
     def tree_of(self, name: str) -> TreeView | None:
         """Return how a relation is maintained without storing its rows, if it is."""
