@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.kernel.words import EDGES, Row, as_rows, as_words, random_rows
-from tests.seeds import seeded
-from tidelog.kernel.sorting import sort_rows
+from tests.seeds import seeded, seeded_arrays
+from tidelog.kernel.sorting import MOST_DIGITS, sort_rows
 from tidelog.store.run import sort_pieces, sort_words, sorted_order
 
 SIZES = (1, 2, 300, 1499, 1500, 1501, 4097)
@@ -16,7 +16,7 @@ SIZES = (1, 2, 300, 1499, 1500, 1501, 4097)
 def radix_sorted(rows: list[Row], words: int, keys: int) -> list[Row]:
     array = as_words(rows, words)
     scratch = np.empty_like(array)
-    in_scratch = sort_rows(array, scratch, keys, np.empty((8, 256), np.int64))
+    in_scratch = sort_rows(array, scratch, keys, np.empty((2, MOST_DIGITS), np.int64))
     return as_rows(scratch if in_scratch else array)
 
 
@@ -38,6 +38,15 @@ def test_the_whole_range_of_words() -> None:
     drawn = [(rng.choice(EDGES),) for _ in range(2000)]
     drawn += [(rng.randrange(-(2**63), 2**63),) for _ in range(2000)]
     assert radix_sorted(drawn, 1, 1) == sorted(drawn)
+
+
+def test_large_arrays() -> None:
+    rng = seeded_arrays("radix large")
+    for low, high in ((0, 2**11), (0, 2**40), (-(2**63), 2**63 - 1)):
+        drawn = rng.integers(low, high, (1, 150_000))
+        drawn[0, :90_000] = drawn[0, 0]
+        assert np.array_equal(sort_words(drawn.copy())[0], np.sort(drawn[0]))
+        assert np.array_equal(sorted_order(drawn), np.argsort(drawn[0], kind="stable"))
 
 
 def test_other_words_move_along_and_equal_rows_keep_their_order() -> None:

@@ -250,8 +250,8 @@ def sort_pieces(words: Words) -> Words:
 def _radix_sorted(words: Words, keys: int) -> Words:
     """Return rows sorted by their first `keys` words; overwrites `words`."""
     scratch = np.empty_like(words)
-    histogram = np.empty((8, 256), np.int64)
-    return scratch if sorting.sort_rows(words, scratch, keys, histogram) else words
+    places = np.empty((2, sorting.MOST_DIGITS), np.int64)
+    return scratch if sorting.sort_rows(words, scratch, keys, places) else words
 
 
 def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
