@@ -146,6 +146,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_pipeline_file(tmp_path / "fraud.toml")
 
 
+def test_a_program_in_place_of_a_pipeline_file(tmp_path: Path) -> None:
+    program = tmp_path / "fraud.dl"
+    program.write_text(".decl p(x: number)\n")
+    with pytest.raises(UsageError, match="this is a program; a pipeline file names it"):
+        read_pipeline_file(program)
+
+
 def test_names_that_pipelines_use_themselves(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="`tidelog_offsets` is a name reserved for pipelines"):
         Pipeline(".decl tidelog_offsets(x: number)", state=tmp_path, sources=[])

@@ -130,7 +130,9 @@ def read_pipeline_file(path: str | Path) -> PipelineFile:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: invalid TOML: {error}") from None
+        is_program = path.suffix == ".dl"
+        hint = "\n  help: this is a program; a pipeline file names it: program = .." * is_program
+        raise UsageError(f"{path}: invalid TOML: {error}{hint}") from None
     return _Reading(path).pipeline(content)
 
 
