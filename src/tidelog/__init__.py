@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidelog.database.actions import JsonLines as JsonLines
     from tidelog.database.database import Database as Database
     from tidelog.database.past import Past as Past
     from tidelog.database.reader import DatabaseReader as DatabaseReader
@@ -16,8 +17,14 @@ if TYPE_CHECKING:
     from tidelog.database.register import aggregate as aggregate
     from tidelog.database.register import forget_aggregate as forget_aggregate
     from tidelog.database.transaction import Transaction as Transaction
+    from tidelog.database.trigger_event import Event as Event
+    from tidelog.database.trigger_event import TriggerFailure as TriggerFailure
+    from tidelog.database.triggers import TriggerHandle as TriggerHandle
+    from tidelog.database.triggers import TriggerStatus as TriggerStatus
     from tidelog.database.view import Change as Change
     from tidelog.database.view import View as View
+    from tidelog.database.webhook import Webhook as Webhook
+    from tidelog.durable.deliveries import DeadLetter as DeadLetter
     from tidelog.engine.report import EpochReport as EpochReport
     from tidelog.engine.report import LayerReport as LayerReport
     from tidelog.errors import DataError as DataError
@@ -45,6 +52,13 @@ _WHERE = {
     "Transaction": "tidelog.database.transaction",
     "View": "tidelog.database.view",
     "Change": "tidelog.database.view",
+    "DeadLetter": "tidelog.durable.deliveries",
+    "Event": "tidelog.database.trigger_event",
+    "JsonLines": "tidelog.database.actions",
+    "TriggerFailure": "tidelog.database.trigger_event",
+    "TriggerHandle": "tidelog.database.triggers",
+    "TriggerStatus": "tidelog.database.triggers",
+    "Webhook": "tidelog.database.webhook",
     "DatabaseReader": "tidelog.database.reader",
     "EpochReport": "tidelog.engine.report",
     "Opened": "tidelog.persist.state_report",

@@ -12,10 +12,11 @@ import pytest
 
 from tests.spark.piping import PROGRAM, Folder
 from tidelog.errors import DataError, UsageError
+from tidelog.runtime.retry import Clock, Retry
 from tidelog.spark import Pipeline, Sink, Source
 from tidelog.spark.failures import Failures, recorded
 from tidelog.spark.pipeline_epochs import PipelineEpochs
-from tidelog.spark.retries import Clock, Outage, Retry
+from tidelog.spark.retries import Outage
 from tidelog.spark.stream import EpochStream
 
 pytestmark = pytest.mark.sampled(3)

@@ -22,6 +22,7 @@ from tidelog.runtime.limits import Limits
 from tidelog.values.types import Row
 
 if TYPE_CHECKING:
+    from tidelog.database.triggers import Triggers
     from tidelog.durable.files import Files
     from tidelog.engine.kernel import KernelEngine
     from tidelog.persist.state_writer import StateWriter
@@ -80,6 +81,8 @@ class DatabaseCore:
         self.reading = threading.RLock()
         """Held while an epoch commits, and while a view is read."""
         self._committing = False
+        self.triggers: Triggers | None = None
+        """The triggers, once there is one."""
 
     @property
     def kernel(self) -> KernelEngine:
@@ -133,12 +136,19 @@ class DatabaseCore:
                 self._committing = False
         if writer is not None:
             writer.committed()
+        if self.triggers is not None:
+            self.triggers.committed(self.epoch, effects.changes)
         return effects
 
     def wait_until_durable(self, epoch: int) -> None:
         """Return when an epoch is on the disk, if commits of several threads share syncs."""
         if self._shares_syncs and self.state_writer is not None:
             self.state_writer.make_durable(epoch)
+
+    def run_triggers(self, epoch: int) -> None:
+        """Deliver the events of all epochs up to this one. No transaction is open."""
+        if self.triggers is not None:
+            self.triggers.run(epoch)
 
     # --- reads ---
 

@@ -22,6 +22,7 @@ from tidelog.errors import UsageError
 from tidelog.logic.program import Program, Relation
 from tidelog.persist.settings import Settings
 from tidelog.runtime.limits import Limits, size_in_bytes
+from tidelog.runtime.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     from tidelog.database.explain_kernel import KernelDetails
     from tidelog.database.past import Past
     from tidelog.database.reader import DatabaseReader
+    from tidelog.database.trigger_event import TriggerFailure
+    from tidelog.database.triggers import TriggerHandle, TriggerStatus
     from tidelog.database.view import Change
     from tidelog.engine.kernel import KernelEngine
     from tidelog.persist.state_report import Opened, StateReport
     from tidelog.persist.state_writer import StateWriter
     from tidelog.runtime.progress import Progress
+    from tidelog.values.types import Row
 
 
 class Database:
@@ -120,6 +124,49 @@ class Database:
         """
         relation, reader = self._core.query(body)
         return Rows(relation, self._core.program.records, partial(ask_reader, reader))
+
+    def on(
+        self,
+        event: str,
+        action: Any,
+        *,
+        where: str | Callable[[Row], object] | None = None,
+        name: str | None = None,
+        retry: int | None = None,
+        retry_seconds: float | None = None,
+        on_error: Callable[[TriggerFailure], object] | None = None,
+        queue: int = 1000,
+    ) -> TriggerHandle:
+        """Do something with the changes of a view, after each commit; return a handle.
+
+        `event` is "+view" for inserted rows, "-view" for deleted ones, "view" for both. `action` is
+        a function that takes an `Event`, a `queue.Queue`, a `Webhook` or a `JsonLines`. `where`
+        selects rows: a condition in the language on the columns, or a function of a row. In a
+        durable database, a trigger with a `name` is remembered: if a process ends before it has
+        delivered an event, the next one delivers it when the name is registered again.
+
+        An action that raises an exception is tried again `retry` times, with waits that double
+        from `retry_seconds`, and then becomes a dead letter. `on_error` is called with each
+        `TriggerFailure`. `queue` is how many events of an action on its own thread can wait.
+        """
+        from tidelog.database.triggers import Triggers
+
+        policy = None
+        if retry is not None or retry_seconds is not None:
+            default = Retry()
+            policy = Retry(
+                default.times if retry is None else retry,
+                default.seconds if retry_seconds is None else retry_seconds,
+            )
+        core = self._core
+        if core.triggers is None:
+            core.triggers = Triggers(core)
+        return core.triggers.on(event, action, where, name, policy, on_error, queue)
+
+    @property
+    def triggers(self) -> tuple[TriggerStatus, ...]:
+        """How each trigger is doing, in the order in which they were registered."""
+        return tuple(handle.status for handle in self._core.triggers or ())
 
     def relation(self, name: str) -> Relation:
         """Return the declaration of a relation; raise UsageError if there is none."""
@@ -210,7 +257,12 @@ class Database:
             writer.snapshot()
 
     def close(self) -> None:
-        """Sync everything to disk, and release the folder. A closed database can still be read."""
+        """Sync everything to disk, and release the folder. A closed database can still be read.
+
+        Triggers end. Events that wait are delivered within some seconds, or by the next process.
+        """
+        if self._core.triggers is not None:
+            self._core.triggers.close()
         if self._core.state_writer is not None:
             self._core.state_writer.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -71,25 +71,42 @@ class Past:
 
 
 def changes_since(
-    name: str, program: Program, codec: Codec, records: Iterator[EpochRecord]
+    name: str,
+    program: Program,
+    codec: Codec,
+    records: Iterator[EpochRecord],
+    reading: AbstractContextManager[object] | None = None,
 ) -> Iterator[tuple[int, Change]]:
-    """Yield each epoch that changed a view, with its change."""
+    """Yield each epoch that changed a view, with its change.
+
+    `reading` is held while rows are decoded, if another thread may commit meanwhile.
+    """
     relation = program.relation(name)
+    lock = reading or nullcontext()
     for epoch, part in view_parts(name, records):
         inserted, deleted = (
-            _stored_rows(relation, program, codec, part, words)
+            _stored_rows(relation, program, codec, part, words, lock)
             for words in (part.inserted, part.deleted)
         )
         yield epoch, Change(inserted, deleted)
 
 
 def _stored_rows(
-    relation: Relation, program: Program, codec: Codec, part: PackedChange, words: Words
+    relation: Relation,
+    program: Program,
+    codec: Codec,
+    part: PackedChange,
+    words: Words,
+    reading: AbstractContextManager[object],
 ) -> Rows:
     """Return rows of a record as they are packed; they are decoded when they are read."""
     reader = reader_of(relation, codec, part.domains(), sort_words(words.copy()))
-    return Rows(relation, program.records, partial(_answer, reader))
+    return Rows(relation, program.records, partial(answer_with, reading, reader))
 
 
-def _answer(reader: Reader, question: Callable[[Reader], T]) -> T:
-    return question(reader)
+def answer_with(
+    reading: AbstractContextManager[object], reader: Reader, question: Callable[[Reader], T]
+) -> T:
+    """Return the answer of a reader, which is asked while a lock is held."""
+    with reading:
+        return question(reader)

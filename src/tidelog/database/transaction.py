@@ -91,6 +91,7 @@ class Transaction:
             self._core.end()
         if epoch:
             self._core.wait_until_durable(epoch)
+            self._core.run_triggers(epoch)
 
     def _requested(self) -> tuple[dict[str, Requested], dict[str, Requested]]:
         """Return what to insert and what to delete, without the rows that are in both.

@@ -9,6 +9,7 @@ from tidelog.engine.protocol import NetChange
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.io.tabular import Records
 from tidelog.logic.program import Relation
+from tidelog.logic.signs import Signs
 from tidelog.store.codec import Codec
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
@@ -38,6 +39,12 @@ class ChangedRows(NetChange):
     def readers(self, relation: Relation, records: Records) -> tuple[StoredReader, StoredReader]:
         """Return readers for the inserted and the deleted rows."""
         return self._reader(self._delta.inserted), self._reader(self._delta.deleted)
+
+    @property
+    def signs(self) -> Signs:
+        """Whether there are inserted rows, and deleted ones."""
+        inserted, deleted = self._delta.inserted, self._delta.deleted
+        return Signs.of(inserted=inserted.shape[1] > 0, deleted=deleted.shape[1] > 0)
 
     def __bool__(self) -> bool:
         return bool(self._delta)

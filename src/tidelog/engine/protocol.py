@@ -12,6 +12,7 @@ from tidelog.engine.report import EpochReport
 from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import Records
 from tidelog.logic.program import Relation
+from tidelog.logic.signs import Signs
 from tidelog.runtime.interrupts import Interrupts
 from tidelog.values.types import Row
 
@@ -47,6 +48,11 @@ class NetChange:
         return (
             SetReader(self.inserted, relation, records), SetReader(self.deleted, relation, records),
         )  # fmt: skip
+
+    @property
+    def signs(self) -> Signs:
+        """Whether there are inserted rows, and deleted ones; known without decoding any."""
+        return Signs.of(inserted=bool(self._inserted), deleted=bool(self._deleted))
 
     def __bool__(self) -> bool:
         return bool(self.inserted or self.deleted)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidelog.durable import deliveries
 from tidelog.durable import manifest as manifests
 from tidelog.durable.epochs import EpochRecord
 from tidelog.durable.extents import Arrays
@@ -116,6 +117,9 @@ def verify(path: str | Path, *, deep: bool = False) -> Verified:
     arrays = Arrays(files, manifest.identity)
     for extent in saved.extents():
         arrays.read(extent)
+    for name in files.names():
+        if name.startswith(deliveries.PREFIX) and name.endswith(".tide"):
+            deliveries.read_deliveries(files, name)
     records = unfinished = 0
     epoch = saved.epoch
     after = []

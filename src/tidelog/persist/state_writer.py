@@ -23,7 +23,7 @@ from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.lock import WriterLock
 from tidelog.durable.log import Log
-from tidelog.durable.log_reading import HEADER, read_records
+from tidelog.durable.log_reading import HEADER, read_published, read_records
 from tidelog.durable.manifest import Manifest, SnapshotRef, UncertainManifestError
 from tidelog.durable.saved import SavedSnapshot, load_index
 from tidelog.durable.snapshot import Image, SnapshotWriter
@@ -344,6 +344,26 @@ class StateWriter:
             if record.epoch > self._log.epoch:
                 return
             yield EpochRecord.decode(*record.payloads)
+
+    def published_records(self, since: int) -> Iterator[EpochRecord]:
+        """Yield the records of the epochs after `since`; any thread may read them, at any time."""
+        manifest = self._manifest
+        published = read_published(self._files, manifest.identity)
+        for record in read_records(
+            self._files, manifest.identity, manifest.segments, since, published,
+            committed_only=True,
+        ):  # fmt: skip
+            yield EpochRecord.decode(*record.payloads)
+
+    @property
+    def files(self) -> Files:
+        """The files of the state."""
+        return self._files
+
+    @property
+    def retained_epochs(self) -> int:
+        """How many past epochs are retained at least."""
+        return self._settings.retain_epochs
 
     def report(self) -> StateReport:
         """Return what the files hold."""

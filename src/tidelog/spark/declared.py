@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidelog.errors import UsageError, did_you_mean
-from tidelog.spark.retries import Retry
+from tidelog.runtime.retry import Retry
 from tidelog.values.durations import EXAMPLES, duration_of
 
 MODES = ("append", "changes", "upsert", "snapshot", "debezium", "delta-changes")

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from tidelog.errors import DataError
 from tidelog.io.atomic import read_json, replace_text
+from tidelog.runtime.retry import Clock, Retry
 from tidelog.spark.environment import scrub
-from tidelog.spark.retries import Attempts, Clock, Retry
+from tidelog.spark.retries import Attempts
 
 _KIND = re.compile(r"\[[A-Z_.]+\]|(?:\w+\.)*\w*(?:Exception|Error)\b")
 

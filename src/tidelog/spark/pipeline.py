@@ -15,6 +15,7 @@ from typing import Any
 from tidelog.errors import UsageError
 from tidelog.io.offsets import RowCounts
 from tidelog.logic.program import Program
+from tidelog.runtime.retry import Clock, Retry
 from tidelog.sharding.key_relations import Upsert, with_upserts
 from tidelog.spark.declared import Declaration, Sink, Source, one_of
 from tidelog.spark.declared_parts import declared_sinks, declared_sources, relation_of
@@ -38,7 +39,6 @@ from tidelog.spark.quarantine import Quarantine
 from tidelog.spark.replaying import Replay, Replayed
 from tidelog.spark.retained_time import RetainedTime
 from tidelog.spark.retention import Retention
-from tidelog.spark.retries import Clock, Retry
 from tidelog.spark.sink_group import SinkGroup
 from tidelog.spark.sink_run import SinkRun
 from tidelog.spark.source_files import FileSource

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.errors import UsageError, did_you_mean
+from tidelog.runtime.retry import Retry
 from tidelog.spark.declared import PLACEMENTS, Sink, Source, one_of
 from tidelog.spark.environment import expand
-from tidelog.spark.retries import Retry
 
 _PIPELINE = {
     "name": str,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidelog.runtime.retry import Clock, Retry
 from tidelog.spark.driver_epoch import DriverEpochs
 from tidelog.spark.failures import Failures
 from tidelog.spark.metrics import Metrics
 from tidelog.spark.opened_state import OpenedState
 from tidelog.spark.polling import Polling
-from tidelog.spark.retries import Clock, Retry
 from tidelog.spark.sink_group import SinkGroup
 from tidelog.spark.sources import PipelineSource
 

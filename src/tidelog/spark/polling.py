@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tidelog.runtime.retry import Clock, Retry
 from tidelog.spark.failures import Failures
-from tidelog.spark.retries import Attempts, Clock, Outage, Retry
+from tidelog.spark.retries import Attempts, Outage
 from tidelog.spark.sources import Batch, PipelineSource
 
 Polled = list[tuple[PipelineSource, Batch]]

@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from tidelog.runtime.retry import Clock, Retry
 from tidelog.spark.failures import Failures
-from tidelog.spark.retries import Clock, Outage, Retry
+from tidelog.spark.retries import Outage
 from tidelog.spark.stream import EpochStream
 
 _STEP = 0.2  # seconds between two looks

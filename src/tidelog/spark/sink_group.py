@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import UsageError
+from tidelog.runtime.retry import Clock, Retry
 from tidelog.spark.failures import Failures
-from tidelog.spark.retries import Attempts, Clock, Retry
+from tidelog.spark.retries import Attempts
 from tidelog.spark.sink_run import SinkRun
 
 if TYPE_CHECKING:
