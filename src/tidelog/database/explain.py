@@ -6,11 +6,12 @@ is maintained, and what that costs, as `Details` (database/explain_kernel.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidelog.logic.graph import reachable
 from tidelog.logic.program import Program, Rule, Stratum, ViewOptions
+from tidelog.logic.signs import Signs, signs_of_insertions
 from tidelog.logic.stratify import dependencies
 
 _ENGINES = {
@@ -62,9 +63,10 @@ def explain(
     if given:
         lines.append("given:")
         lines += [f"  {_declared(program, name, details)}" for name in given]
+    signs = signs_of_insertions(program)
     for stratum in strata:
         if stratum.rules:
-            lines += _stratum(program, stratum, details, plans=plans)
+            lines += _stratum(program, stratum, details, signs, plans=plans)
     if details is not None:
         names = [name for stratum in strata for name in stratum.relations]
         lines += details.footer(names, helpers=plans)
@@ -90,7 +92,12 @@ def _declared(program: Program, name: str, details: Details | None) -> str:
 
 
 def _stratum(
-    program: Program, stratum: Stratum, details: Details | None, *, plans: bool
+    program: Program,
+    stratum: Stratum,
+    details: Details | None,
+    signs: Mapping[str, Signs],
+    *,
+    plans: bool,
 ) -> list[str]:
     kind = "recursive, to a fixpoint" if stratum.recursive else "once"
     names = ", ".join(stratum.relations)
@@ -101,7 +108,8 @@ def _stratum(
         lines += [f"  {line}" for line in details.aggregates(stratum.relations[0])]
         lines += [f"  {line}" for line in details.history(stratum.relations[0])]
     for name in stratum.relations:
-        lines.append(f"  {_declared(program, name, details)}")
+        loses = "  insertions can delete rows" * bool(signs[name] & Signs.MINUS)
+        lines.append(f"  {_declared(program, name, details)}{loses}")
         # A rule with a disjunction or several heads has become several: show its text once.
         lines += [f"    {text}" for text in dict.fromkeys(_texts(stratum.rules, name))]
     if details is not None and plans:

@@ -16,6 +16,7 @@ from tidelog.errors import Diagnostic, ProgramError, UsageError
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
+from tidelog.logic.components import expand
 from tidelog.logic.declare import Declarations
 from tidelog.logic.infer import Inference
 from tidelog.logic.normalise import normalise
@@ -71,9 +72,8 @@ def _rows_name(view: str) -> str:
 def _rules(program: Program, relation: Relation, selected: Relation, text: str) -> tuple[Rule, ...]:
     diagnostics = Diagnostics()
     aggregates = registered()
-    types = ProgramTypes(
-        parse(SourceText(program.name, program.text), Diagnostics(), aggregates.keys()), diagnostics
-    )
+    whole = parse(SourceText(program.name, program.text), Diagnostics(), aggregates.keys())
+    types = ProgramTypes(expand(whole, Diagnostics()), diagnostics)
     module = parse(SourceText(_NAME, f"{_HEAD}{text}\n)."), diagnostics, aggregates.keys())
     diagnostics.raise_if_any()
     statement = module.statements[0] if len(module.statements) == 1 else None
