@@ -56,7 +56,8 @@ def run_pipeline(
         settings = settings_for(spec.sources, spec.sinks, spec.spark)
         # Spark's Java process must not be left behind half started, so Ctrl-C waits for it, too.
         session = using_session(spec.name, **places, settings=settings)
-        with _stopping(pipeline) as stopped, session as spark:
+        with _Stopping(pipeline) as stopping, session as spark:
+            stopping.listen()  # PySpark has replaced the handler of Ctrl-C by its own
             address = ui_address(spark)
             if address:
                 print(f"Spark's UI: {address}", file=sys.stderr, flush=True)
@@ -75,28 +76,38 @@ def run_pipeline(
             print(f"rows, latency and lag of each epoch: {chart}", file=sys.stderr)
         for sentence in pipeline.overlooked():
             print(f"warning: {sentence}", file=sys.stderr)
-    return 130 if stopped and once else 0
+    return 130 if stopping.received and once else 0
 
 
-@contextmanager
-def _stopping(pipeline: Pipeline) -> Iterator[list[int]]:
-    """Let the first Ctrl-C stop the pipeline after its epoch, and the second one at once."""
-    received: list[int] = []
+class _Stopping:
+    """Lets the first Ctrl-C stop the pipeline after its epoch, and the second one at once."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        if len(received) > 1:
-            raise KeyboardInterrupt
-        when = "after the current epoch" if pipeline.is_started else "when Spark has started"
-        print(f"stopping {when}; Ctrl-C again stops at once", file=sys.stderr, flush=True)
-        pipeline.stop()
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self.received: list[int] = []
 
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> _Stopping:
+        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self.listen()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """Handle the signals from now on."""
+        for number in _SIGNALS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+        if len(self.received) > 1:
+            raise KeyboardInterrupt
+        is_started = self._pipeline.is_started
+        when = "after the current epoch" if is_started else "when Spark has started"
+        print(f"stopping {when}; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+        self._pipeline.stop()
 
 
 @contextmanager
