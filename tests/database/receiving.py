@@ -30,6 +30,9 @@ class Received:
     def answer(self) -> int:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
+    def answer_from_now_on(self, status: int) -> None:
+        self._answers = [status]
+
     @property
     def messages(self) -> list[Any]:
         return [json.loads(body) for _, body in self.requests]

@@ -86,6 +86,6 @@ def _session(spec: PipelineFile, places: dict[str, str | None]) -> Iterator[Any]
 
     compile_first()
     require_pyspark()
-    settings = settings_for(spec.sources, spec.sinks, spec.spark)
+    settings = settings_for(spec.sources, spec.written, spec.spark)
     with using_session(spec.name, **places, settings=settings) as spark:
         yield spark

@@ -53,7 +53,7 @@ def run_pipeline(
         compile_first()
         places = {"master": master, "remote": remote}
         require_pyspark()
-        settings = settings_for(spec.sources, spec.sinks, spec.spark)
+        settings = settings_for(spec.sources, spec.written, spec.spark)
         # Spark's Java process must not be left behind half started, so Ctrl-C waits for it, too.
         session = using_session(spec.name, **places, settings=settings)
         with _Stopping(pipeline) as stopping, session as spark:
@@ -166,6 +166,8 @@ def check_pipeline(file: Path) -> None:
     if problems:
         raise DataError("\n".join(problems))
     counts = f"{_counted(len(spec.sources), 'source')}, {_counted(len(spec.sinks), 'sink')}"
+    if spec.triggers:
+        counts += f", {_counted(len(spec.triggers), 'trigger')}"
     for source in pipeline.sources:
         if isinstance(source, FileSource) and source.is_empty:
             print(

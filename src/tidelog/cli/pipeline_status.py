@@ -64,7 +64,8 @@ def _status(spec: PipelineFile) -> dict[str, Any]:
         found["sources"].append(one)
     found["sinks"] = [
         {
-            "name": sink.name, "view": sink.view, "what": sink.spec.what,
+            "name": sink.name, "kind": "sink" if sink.spec.trigger is None else "trigger",
+            "view": sink.view, "what": sink.spec.what,
             "format": sink.spec.format, "epoch": sink.epoch,
             "behind": epoch + 1 if sink.epoch is None else max(0, epoch - sink.epoch),
             "failure": failure_of("sink", sink.name),
@@ -96,7 +97,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         behind = (
             "nothing written" if sink["epoch"] is None else f"written up to epoch {sink['epoch']}"
         )
-        yield f"sink {sink['name']}: {behind}{_failure(sink)}"
+        yield f"{sink['kind']} {sink['name']}: {behind}{_failure(sink)}"
 
 
 def _files(files: dict[str, Any] | None) -> str:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.database.core import DatabaseCore, Options
 from tidelog.database.view import Rows
 from tidelog.engine.protocol import NetChange, Requested
 from tidelog.engine.reads import Reader, SetReader
 from tidelog.io.columns import CheckedTable, is_columnar
-from tidelog.io.tabular import Records
+from tidelog.io.tabular import Records, RowReader
 from tidelog.logic.condition import SELECTED, condition_program, given_of
 from tidelog.logic.program import Program, Relation
 from tidelog.values.types import Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 Where = str | Callable[[Row], object] | None
@@ -47,16 +50,28 @@ class Condition:
         assert callable(self._where)
         return rows_of(frozenset(filter(self._where, rows)), self._relation, self._records)
 
+    def table(self, table: pa.Table) -> pa.Table:
+        """Return the rows of an Arrow table of the view that fulfil a condition in the language."""
+        assert self._program is not None
+        name = given_of(self._program)
+        reader = RowReader(self._program.relations[name], self._records)
+        columns = is_columnar(self._relation)
+        checked = CheckedTable(table) if columns else set(reader.rows(table))
+        return self._matching(self._program, checked).to_arrow()
+
     def _selected(self, program: Program, rows: Rows) -> Rows:
+        # The rows come from a view, so they need no check.
+        columns = is_columnar(self._relation)
+        return self._matching(program, CheckedTable(rows.to_arrow()) if columns else set(rows))
+
+    def _matching(self, program: Program, rows: Requested) -> Rows:
         core = self._core
         if core is None or self._seen > _RENEW:
             core, self._seen = DatabaseCore(program, {}, self._options), 0
             self._core = core
         self._seen += len(rows)
         name = given_of(program)
-        # The rows come from a view, so they need no check.
-        checked = CheckedTable(rows.to_arrow()) if is_columnar(self._relation) else set(rows)
-        requested: dict[str, Requested] = {name: checked}
+        requested: dict[str, Requested] = {name: rows}
         net = core.engine.apply(requested, {}).changes.get(SELECTED, NetChange())
         core.engine.apply({}, requested)
         inserted, _ = net.readers(program.relations[SELECTED], program.records)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidelog.spark.data_source import register as register
     from tidelog.spark.declared import Sink as Sink
     from tidelog.spark.declared import Source as Source
+    from tidelog.spark.declared import Trigger as Trigger
     from tidelog.spark.epoch_done import EpochDone as EpochDone
     from tidelog.spark.listener import MetricsListener as MetricsListener
     from tidelog.spark.pipeline import Pipeline as Pipeline
@@ -25,6 +26,7 @@ _WHERE = {
     "Pipeline": "tidelog.spark.pipeline",
     "Sink": "tidelog.spark.declared",
     "Source": "tidelog.spark.declared",
+    "Trigger": "tidelog.spark.declared",
     "batch_writer": "tidelog.spark.views",
     "open_session": "tidelog.spark.session",
     "register": "tidelog.spark.data_source",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidelog.database.webhook import check_address
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.runtime.retry import Retry
 from tidelog.values.durations import EXAMPLES, duration_of
@@ -22,6 +23,8 @@ SINK_FILES = ("parquet", "csv", "json", "orc")
 SOURCE_FORMATS = (*FILE_FORMATS, "delta", "iceberg", "jdbc", "kafka", "table")
 """Formats that are known here; Spark may have others."""
 SINK_FORMATS = (*SINK_FILES, "delta", "iceberg", "jdbc", "kafka", "table", "console", "python")
+TRIGGER_FORMATS = ("webhook", "lines")
+"""Formats of triggers, besides those of sinks."""
 WHATS = ("table", "changes")
 _TABLES = ("delta", "iceberg", "table")
 
@@ -126,6 +129,57 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Trigger:
+    """What to do with changes of a view: with insertions (`on="+"`), deletions (`-`) or `both`.
+
+    An event, the changes of an epoch, is sent to a `webhook`, appended to the file `path` as lines
+    of JSON, or written like the changes of a sink with a `format`. `where` is a condition in the
+    language on the columns of the view.
+    """
+
+    view: str
+    on: str = "+"
+    where: str = ""
+    webhook: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+    """For the signatures of messages."""
+    timeout: float = 10.0
+    max_rows: int = 1000
+    """How many rows a message has at most."""
+    ca_file: str = ""
+    path: str = ""
+    format: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    name: str = ""
+    retry: int | None = None
+    retry_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        one_of("on", self.on, ("+", "-", "both"))
+        if self.webhook:
+            check_address(str.__str__(self.webhook))
+        if bool(self.webhook) + bool(self.format or self.path) != 1:
+            raise UsageError("a trigger has a `webhook`, a `path`, or a `format` of a sink")
+        if self.secret and not self.webhook:
+            raise UsageError("`secret` is for a `webhook`")
+        if self.timeout <= 0 or self.max_rows < 1:
+            raise UsageError("`timeout` and `max_rows` must be above 0")
+
+    @property
+    def sign(self) -> str:
+        """The sign of the changes; the empty text for both."""
+        return "" if self.on == "both" else self.on
+
+    def sink(self) -> Sink:
+        """Return the sink that delivers the events."""
+        kind = self.format or ("webhook" if self.webhook else "lines")
+        return Sink(
+            self.view, "changes", kind, self.path, self.name or f"{self.view}-{kind}", self.options,
+            retry=self.retry, retry_seconds=self.retry_seconds, trigger=self,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Sink:
     """Where a view is written: its rows (`what="table"`) or its changes (`what="changes"`).
 
@@ -148,10 +202,14 @@ class Sink:
     """How often a sink that fails is tried again with `--once`; None is as in the pipeline."""
     retry_seconds: float | None = None
     """How long to wait before the first time; None is as in the pipeline."""
+    trigger: Trigger | None = None
+    """The trigger whose events this sink delivers."""
 
     def __post_init__(self) -> None:
         one_of("what", self.what, WHATS)
         Retry(self.retry or 0, self.retry_seconds or 0.0)
+        if self.trigger is not None and self.format in TRIGGER_FORMATS:
+            return
         one_of("format", self.format, SINK_FORMATS)
         if self.format in SINK_FILES and not self.path:
             raise UsageError(f"a sink of format `{self.format}` needs a `path`")

@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidelog.errors import UsageError, did_you_mean
+from tidelog.logic.condition import condition_program
 from tidelog.logic.program import Program, Relation
 from tidelog.spark.declared import Sink, Source, named
+from tidelog.spark.selecting import Selecting
 from tidelog.spark.sink_run import SinkRun
 from tidelog.spark.sink_state import SinkState
 from tidelog.spark.sinks import writer
@@ -101,5 +103,17 @@ def declared_sinks(
     for name, spec in zip(names, specs, strict=True):
         relation = relation_of(program, spec.view, "sink", "view")
         wrote = SinkState(state / SINKS, name, spec, text)
-        result.append(SinkRun(name, writer(spec, relation, program.records), wrote, pipeline))
+        selecting = _selecting(program, spec)
+        made = writer(replace(spec, name=name), relation, program.records)
+        result.append(SinkRun(name, made, wrote, pipeline, selecting))
     return result
+
+
+def _selecting(program: Program, spec: Sink) -> Selecting | None:
+    """Return what selects the changes of a trigger; its condition is checked."""
+    trigger = spec.trigger
+    if trigger is None:
+        return None
+    if trigger.where:
+        condition_program(program, spec.view, trigger.where)
+    return Selecting(program.text, program.name, spec.view, trigger.sign, trigger.where)

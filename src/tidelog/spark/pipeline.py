@@ -17,7 +17,7 @@ from tidelog.io.offsets import RowCounts
 from tidelog.logic.program import Program
 from tidelog.runtime.retry import Clock, Retry
 from tidelog.sharding.key_relations import Upsert, with_upserts
-from tidelog.spark.declared import Declaration, Sink, Source, one_of
+from tidelog.spark.declared import Declaration, Sink, Source, Trigger, one_of
 from tidelog.spark.declared_parts import declared_sinks, declared_sources, relation_of
 from tidelog.spark.driver_epoch import DriverEpochs
 from tidelog.spark.epoch_changes import EpochChanges
@@ -59,6 +59,7 @@ class Pipeline:
         state: str | Path,
         sources: Sequence[Source],
         sinks: Sequence[Sink] = (),
+        triggers: Sequence[Trigger] = (),
         name: str = "pipeline",
         placement: str = "auto",
         shards: int | None = None,
@@ -76,6 +77,7 @@ class Pipeline:
         self.name = name
         self._own_program = Program.of(program)
         self._state = Path(state)
+        sinks = [*sinks, *(trigger.sink() for trigger in triggers)]
         self.declaration = Declaration(
             self._own_program.text, self._own_program.name, str(self._state.absolute()),
             tuple(sources), tuple(sinks),
@@ -141,6 +143,7 @@ class Pipeline:
                 state=spec.state,
                 sources=spec.sources,
                 sinks=spec.sinks,
+                triggers=spec.triggers,
                 name=spec.name,
                 placement=placement or spec.placement,
                 shards=shards or spec.shards,
@@ -303,6 +306,7 @@ class Pipeline:
             self._server = MetricsServer(self._metrics_port, self.metrics.text)
         self.failures.clear()
         self._replay.finish(placement)
+        self._group.begin_at(placement.epoch)
         self._group.start(spark)
         if placement.epoch >= 0:
             self._group.write(placement)

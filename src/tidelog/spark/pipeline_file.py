@@ -28,8 +28,8 @@ from typing import Any
 
 from tidelog.errors import UsageError, did_you_mean
 from tidelog.runtime.retry import Retry
-from tidelog.spark.declared import PLACEMENTS, Sink, Source, one_of
-from tidelog.spark.environment import expand
+from tidelog.spark.declared import PLACEMENTS, Sink, Source, Trigger, one_of
+from tidelog.spark.environment import Taken, expand
 
 _PIPELINE = {
     "name": str,
@@ -84,6 +84,22 @@ _SINK = {
     "retry": int,
     "retry_seconds": float,
 }
+_TRIGGER = {
+    "view": str,
+    "on": str,
+    "where": str,
+    "webhook": str,
+    "secret": str,
+    "timeout": float,
+    "max_rows": int,
+    "ca_file": str,
+    "path": str,
+    "format": str,
+    "options": dict,
+    "name": str,
+    "retry": int,
+    "retry_seconds": float,
+}
 _NAMES = {
     str: "text in quotes",
     int: "a whole number",
@@ -104,6 +120,7 @@ class PipelineFile:
     state: Path
     sources: tuple[Source, ...]
     sinks: tuple[Sink, ...]
+    triggers: tuple[Trigger, ...] = ()
     placement: str = "auto"
     shards: int | None = None
     on_program_change: str = "refuse"
@@ -116,6 +133,11 @@ class PipelineFile:
     metrics_port: int | None = None
     spark: Mapping[str, str] | None = None
     """Settings for the Spark session."""
+
+    @property
+    def written(self) -> tuple[Sink, ...]:
+        """All that is written: the sinks, and those of the triggers."""
+        return (*self.sinks, *(trigger.sink() for trigger in self.triggers))
 
 
 def read_pipeline_file(path: str | Path) -> PipelineFile:
@@ -144,7 +166,7 @@ class _Reading:
         self._folder = file.resolve().parent
 
     def pipeline(self, content: Mapping[str, Any]) -> PipelineFile:
-        self._known("the file", content, ("pipeline", "source", "sink"))
+        self._known("the file", content, ("pipeline", "source", "sink", "trigger"))
         where = "[pipeline]"
         if not isinstance(content.get("pipeline"), dict):
             raise self.error(where, "is missing", 'begin with [pipeline] and program = "x.dl"')
@@ -174,6 +196,7 @@ class _Reading:
             state=state,
             sources=tuple(self._source(*item) for item in self._tables(content, "source")),
             sinks=tuple(self._sink(*item) for item in self._tables(content, "sink")),
+            triggers=tuple(self._trigger(*item) for item in self._tables(content, "trigger")),
             spark=settings,
             **keys,
         )
@@ -200,6 +223,22 @@ class _Reading:
             keys["path"] = self._path(keys["path"])
         with self._at(where):
             return Sink(**keys)
+
+    def _trigger(self, where: str, table: Mapping[str, Any]) -> Trigger:
+        keys = self._keys(where, table, _TRIGGER, required=("view",))
+        keys["options"] = self._strings(where, "options", keys.get("options", {}))
+        for key in ("webhook", "secret"):
+            with self._at(f"{where}: `{key}`"):
+                keys[key] = expand(keys.get(key, ""))
+        if "secret" in table and not isinstance(keys["secret"], Taken):
+            raise self.error(
+                where, "`secret` must come from the environment", 'secret = "${HOOK_SECRET}"'
+            )
+        for key in ("path", "ca_file"):
+            if keys.get(key):
+                keys[key] = self._path(keys[key])
+        with self._at(where):
+            return Trigger(**keys)
 
     def _tables(self, content: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
         tables = content.get(key, [])

@@ -50,6 +50,11 @@ class SinkGroup:
             except Exception as error:
                 self._failures.failed("sink", sink.name, error)
 
+    def begin_at(self, epoch: int) -> None:
+        """Let new triggers begin after an epoch."""
+        for sink in self.sinks:
+            sink.begin_at(epoch)
+
     def _start(self, sink: SinkRun) -> None:
         if sink.name not in self._started:
             sink.start(self._spark)

@@ -13,6 +13,7 @@ from tidelog.spark.declared import Sink
 from tidelog.spark.frames import passing
 from tidelog.spark.jobs import describe, reason
 from tidelog.spark.retries import outage
+from tidelog.spark.selecting import Selecting
 from tidelog.spark.sink_state import SinkState
 from tidelog.spark.sinks import Writer
 from tidelog.spark.view_changes import EPOCH, OP, ViewChange, as_insertions, net_frame, signed
@@ -30,12 +31,22 @@ _SPARK = ("grpc", "py4j", "pyspark")  # where Spark's errors are defined
 class SinkRun:
     """A declared sink that is ready to be written; decides what to write."""
 
-    def __init__(self, name: str, writer: Writer, state: SinkState, pipeline: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        writer: Writer,
+        state: SinkState,
+        pipeline: str = "",
+        selecting: Selecting | None = None,
+    ) -> None:
+        """Take the parts of a sink; `selecting` is for that of a trigger."""
         self.name, self._writer, self._state = name, writer, state
+        self._selecting = selecting
         self._pipeline = pipeline or "pipeline"
         self._spark: Any = None
         self._asked = False  # whether the epoch of the target was read since the last error
         self._reached: int | None = None
+        self._is_here = False  # whether rows are in this process
 
     @property
     def view(self) -> str:
@@ -55,7 +66,7 @@ class SinkRun:
     @property
     def takes_files(self) -> bool:
         """Whether changes can be given as Parquet files that Spark has written."""
-        return self._writer.takes_files
+        return self._writer.takes_files and self._selecting is None
 
     @property
     def epoch(self) -> int | None:
@@ -76,8 +87,23 @@ class SinkRun:
             if state.other_program or not writer.is_there:
                 self._renew()
 
+    def begin_at(self, epoch: int) -> None:
+        """Let a trigger that is new, or of another program, begin after an epoch.
+
+        Other sinks begin with all rows.
+        """
+        state = self._state
+        if self._selecting is None or (state.is_begun and not state.other_program):
+            return
+        state.renew()
+        if epoch < 0:
+            state.begin()  # it gets the first epoch, even if this process ends before
+        else:
+            state.wrote(epoch)
+
     def catch_up(self, placement: Placement) -> int:
         """Write missing epochs; return the number of rows."""
+        self._is_here = placement.name == "driver"
         with self._doing(f"epoch {placement.epoch}"), passing():
             try:
                 return self._table(placement) if self.is_table else self._changes(placement)
@@ -204,6 +230,8 @@ class SinkRun:
     def _write(self, change: ViewChange) -> int:
         if not change.rows:
             return 0
+        if self._selecting is not None:
+            change = self._selecting.change(change, here=self._is_here)
         if self._writer.collects:
             self._writer.write_changes(change.epoch, change.table())
         elif self._writer.takes_files and _fit(change):

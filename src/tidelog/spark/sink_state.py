@@ -35,6 +35,8 @@ class SinkState:
         same = all(known.get(key) == value for key, value in self._is.items())
         if not same:
             known = {}
+        self.is_begun = bool(known)
+        """Whether anything is recorded, if only that nothing is written yet."""
         self.epoch: int | None = known.get("epoch")
         self.reached: int | None = known.get("reached")
         """The epoch of the target when `epoch` was recorded; it may not have changed since."""

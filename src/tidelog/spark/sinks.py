@@ -186,6 +186,10 @@ def _kind(spec: Sink) -> type[Writer]:
             from tidelog.spark.sink_kafka import KafkaWriter
 
             return KafkaWriter
+        case "webhook" | "lines":
+            from tidelog.spark.sink_webhook import LinesWriter, WebhookWriter
+
+            return WebhookWriter if spec.format == "webhook" else LinesWriter
         case "table":
             from tidelog.spark.sink_tables import CatalogWriter
 
