@@ -19,7 +19,7 @@ from tidelog.maintain.elastic import Elastic, OverBudgetError
 from tidelog.plan.planned import planned
 from tidelog.reference import evaluate
 
-STRATEGIES = ["counting", "elastic", "recompute", "theta-tree"]
+STRATEGIES = ["counting", "elastic", "recompute", "theta-tree", "leapfrog"]
 Given = dict[str, set[Row]]
 Contents = Mapping[str, frozenset[Row]]
 Prepare = Callable[[KernelEngine], None]
@@ -211,6 +211,20 @@ def random_strategies(case: RandomCase) -> Strategies:
         except tidelog.UsageError:
             strategy = "recompute"  # it can maintain everything
         found[name] = strategy
+    return found
+
+
+def leapfrog_strategies(case: RandomCase) -> Strategies:
+    """Return `leapfrog` for every stratum that it can maintain."""
+    program = Program.parse(case.program)
+    found: dict[str, str] = {}
+    for stratum in program.strata:
+        if stratum.rules and not stratum.recursive:
+            try:
+                planned(program, {stratum.relations[0]: "leapfrog"})
+            except tidelog.UsageError:
+                continue
+            found[stratum.relations[0]] = "leapfrog"
     return found
 
 

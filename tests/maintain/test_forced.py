@@ -47,6 +47,18 @@ p(y) :- p(x), x < 5, n = count : { e(z), z > x }, y = x + n.
 """
 
 
+COPY = """
+.decl edge(x: number, y: number)
+.decl copy(x: number, y: number)
+copy(y, x) :- edge(x, y).
+"""
+COUNTED = """
+.decl e(x: number)
+.decl p(x: number, y: number)
+p(x, y) :- e(x), y = range(0, x).
+"""
+
+
 @pytest.mark.parametrize("prepare", [None, always_update], ids=["budget", "update"])
 @pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=90_000))
 def test_random_programs(
@@ -69,7 +81,7 @@ def strategy_of(kernel: KernelEngine, relation: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("strategy", ["counting", "elastic", "recompute"])
+@pytest.mark.parametrize("strategy", ["counting", "elastic", "recompute", "leapfrog"])
 def test_directive_and_argument_force_a_strategy(strategy: str) -> None:
     by_directive = tidelog.Database(f'{TWO} .view two(strategy="{strategy}")')
     by_argument = tidelog.Database(TWO, strategy={"two": strategy})
@@ -171,7 +183,12 @@ def test_functional_conflicts_are_traced_in_what_is_re_evaluated() -> None:
          "`theta-tree` cannot maintain `reach`, which is recursive: `reach` needs `reach`"),
         (TWO, {"two": "theta-tree"},
          "`theta-tree` cannot maintain `two`: its join is not free-connex"),
-        (TWO, {"two": "leapfrog"}, "the strategy `leapfrog` is not there yet"),
+        (REACH, {"reach": "leapfrog"},
+         "`leapfrog` cannot maintain `reach`, which is recursive: `reach` needs `reach`"),
+        (COPY, {"copy": "leapfrog"},
+         "`leapfrog` cannot maintain `copy`: its rule only copies rows"),
+        (COUNTED, {"p": "leapfrog"},
+         "`leapfrog` cannot maintain `p`: its rule counts through a range"),
         (TWO, {"two": "elastik"}, "there is no strategy `elastik`"),
         (TWO, {"too": "elastic"}, "relation `too` is not declared; did you mean `two`?"),
         (GROUPED, {"p": "elastic"},
@@ -228,7 +245,8 @@ def test_explain_shows_what_is_forced() -> None:
 
 def test_a_database_is_opened_with_other_strategies(tmp_path: Path) -> None:
     edges = [(1, 2), (2, 3)]
-    for number, strategy in enumerate(["elastic", "recompute", None, "recompute", "counting"]):
+    used = ["elastic", "recompute", None, "recompute", "counting", "leapfrog", None]
+    for number, strategy in enumerate(used):
         forced = {} if strategy is None else {"two": strategy}
         with tidelog.Database(TWO, path=tmp_path, strategy=forced) as db:
             assert strategy_of(kernel_of(db), "two") == (strategy or "counting")

@@ -70,6 +70,18 @@ EXERCISES = (
         ),
         lookups={"path": (1,)},
     ),
+    # The trace of a cyclic join.
+    Exercise(
+        "trace",
+        """
+        .decl edge(x: number, y: number)
+        .decl triangle(x: number, y: number, z: number)
+        triangle(x, y, z) :- edge(x, y), edge(y, z), edge(x, z).
+        .view triangle(strategy="leapfrog")
+        """,
+        {"edge": [*_CHAIN, (0, 2)]},
+        (({"edge": [(5, 7)]}, {"edge": [(1, 2)]}),),
+    ),
     # Rows of several words: values that leave no room to pack them.
     Exercise(
         "wide rows",

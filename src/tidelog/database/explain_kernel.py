@@ -17,6 +17,7 @@ from tidelog.kernel.join_layout import PLAIN
 from tidelog.logic.program import Program
 from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.complement_bootstrap import ComplementBootstrap
+from tidelog.maintain.leapfrog import RuleTraces
 from tidelog.plan.body import LoweredRule
 from tidelog.plan.lowered import Aggregation, Layer
 from tidelog.plan.order import Stats
@@ -138,6 +139,7 @@ class KernelDetails:
                 facts.append(f"{report.filtered:,} filtered")
                 facts.append(f"{report.disqualified:,} disqualified")
             facts += [f"{report.levels:,} levels"] if report.levels else []
+            facts += [report.work] if report.work else []
             shown = [f"{report.choice}{why}", *(facts if report.choice != "nothing to do" else [])]
             helper = "" if relation in layer.relations else f" for {', '.join(layer.relations)}"
             lines.append(f"{when}{helper}: {', '.join(shown)}")
@@ -281,6 +283,10 @@ class KernelDetails:
             f"{self._order(name, order)} {_bytes(index.nbytes)}"
             for order, index in stored.indexes.items()
         ]
+        for follower in stored.followers.values():
+            if isinstance(follower, RuleTraces):
+                size = _bytes(follower.nbytes)
+                shown.append(f"{follower.intervals:,} intervals of traces {size}")
         if given is not stored and given.nbytes:
             shown.append(f"given rows apart {_bytes(given.nbytes)}")
         return shown

@@ -30,6 +30,7 @@ from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.judging import Errors, Judging
+from tidelog.maintain.leapfrog import Leapfrog
 from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.semi_join import SemiJoin
 from tidelog.maintain.strategy import Strategy
@@ -39,6 +40,7 @@ from tidelog.plan.demand import bound_by_recursion
 from tidelog.plan.forced import NOTHING_FORCED
 from tidelog.plan.lowered import Layer
 from tidelog.plan.planned import planned
+from tidelog.plan.traces import NAME as LEAPFROG
 from tidelog.runtime.interrupts import Interrupts
 from tidelog.runtime.limits import Limits
 from tidelog.runtime.progress import Meter, Progress
@@ -265,7 +267,7 @@ class KernelEngine:
                 LayerReport(
                     layer.relations, strategy.name, choice.what, choice.why, end - start,
                     inserted, deleted, meter.touched - before, choice.levels,
-                    choice.propagated, choice.filtered, choice.disqualified,
+                    choice.propagated, choice.filtered, choice.disqualified, choice.work,
                 )
             )  # fmt: skip
         return tuple(layers)
@@ -543,4 +545,6 @@ def _strategy(catalog: Catalog, layer: Layer) -> Strategy | None:
         return ThetaTree(catalog, layer)
     if layer.semi_join is not None:
         return SemiJoin(catalog, layer)
+    if layer.strategy == LEAPFROG:
+        return Leapfrog(catalog, layer)
     return (Elastic if layer.recursive else Counting)(catalog, layer)

@@ -36,6 +36,8 @@ class LayerReport(NamedTuple):
     """How many of them had to be proved, or refuted, in the other version."""
     disqualified: int = 0
     """How many of them had not changed."""
+    work: str = ""
+    """What else the strategy counted, in words: intervals and iterator operations of `leapfrog`."""
 
 
 class EpochReport(NamedTuple):

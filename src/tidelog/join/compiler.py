@@ -426,6 +426,7 @@ class _Compiler:
             tuple(self._record_slots),
             tuple(names[emit[k.EMIT_SLOT]] for emit in self._emits),
             output.words + {k.PLAIN: 0, k.COUNT: 0, k.RAW: 2}.get(self.mode, 1),
+            self._slots,
         )
 
 

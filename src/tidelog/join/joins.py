@@ -8,7 +8,7 @@ the values of its slots, Python adds its own, and the next stage starts from tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,7 +117,7 @@ class RuleJoin:
             # The changed rows of a negated atom are rows to start from, as those of other atoms.
             self._atoms[driver] = AtomUse(rule.atoms[driver].relation, rule.atoms[driver].args)
         self._driver_place = len(self._atoms) - 1 if driver == HEAD else driver
-        self._domains = self._slot_domains()
+        self._domains = slot_domains(catalog, (rule.head, *self._atoms))
         self._batch_domain = Domain()
         self._batch_domain.bits = RAW_BITS
         self.stages = list(self._make_stages())
@@ -136,14 +136,6 @@ class RuleJoin:
             else:
                 args.append(slot)
         return AtomUse(self.rule.head.relation, tuple(args))
-
-    def _slot_domains(self) -> dict[str, Domain]:
-        domains: dict[str, Domain] = {}
-        for atom in (self.rule.head, *self._atoms):
-            for slot, domain in zip(atom.args, self._catalog.domains(atom.relation), strict=True):
-                if slot is not None:
-                    domains[slot] = domain
-        return domains
 
     def _make_stages(self) -> Iterator[_Stage]:
         rule = self.rule
@@ -236,11 +228,7 @@ class RuleJoin:
         elif emitted is None:
             layout = self._catalog.relations[rule.head.relation].primary.layout
             words = layout.words
-            named: list[tuple[str, int, int, int]] = []
-            for column, name in enumerate(rule.head.args):
-                word, shift, mask = (int(v) for v in layout.by_column[column])
-                assert name is not None
-                named.append((name, word, shift, mask))
+            named = head_places(rule, layout)
             if carried is not None and self._mode != k.PLAIN:
                 named.append(("%row", words, 0, -1))
                 words += 1
@@ -252,7 +240,7 @@ class RuleJoin:
         staged = carried is not None or emitted is not None
         mode = k.RAW if staged and self._mode != k.PLAIN else self._mode
         program = compile_join(
-            plan, layouts, domains, self._constant_codes(domains),
+            plan, layouts, domains, constant_codes(self._catalog, rule, domains),
             Output(max(1, words), places_out), mode,
         )  # fmt: skip
         return _Stage(program, tuple(numbers), emitted or (), externals)
@@ -265,14 +253,6 @@ class RuleJoin:
         low, high = ordinal_range(type_) or (-(2**63), 2**63 - 1)
         largest = domain.bias + (1 << domain.bits) - 1
         return low <= domain.bias + number and largest + number <= high
-
-    def _constant_codes(self, domains: dict[str, Domain]) -> dict[str, int]:
-        codes = {}
-        for slot, constant in self.rule.constants.items():
-            ordinal = self._catalog.codec.encoder(constant.type)(constant.value)
-            domain = domains.get(slot)
-            codes[slot] = ordinal if domain is None else domain.code(ordinal)
-        return codes
 
     def _layout(self, atom: AtomUse, order: tuple[int, ...]) -> Layout:
         if atom.relation == BATCH:
@@ -554,6 +534,38 @@ class RuleJoin:
         if levels is not None:
             levels = (levels[0][index], levels[1][index])
         return rows, levels
+
+
+def slot_domains(catalog: Catalog, atoms: Iterable[AtomUse]) -> dict[str, Domain]:
+    """Return the domains of the slots of atoms."""
+    domains: dict[str, Domain] = {}
+    for atom in atoms:
+        for slot, domain in zip(atom.args, catalog.domains(atom.relation), strict=True):
+            if slot is not None:
+                domains[slot] = domain
+    return domains
+
+
+def constant_codes(
+    catalog: Catalog, rule: LoweredRule, domains: Mapping[str, Domain]
+) -> dict[str, int]:
+    """Return the codes of the constants of a rule; ordinals where a slot has no domain."""
+    codes = {}
+    for slot, constant in rule.constants.items():
+        ordinal = catalog.codec.encoder(constant.type)(constant.value)
+        domain = domains.get(slot)
+        codes[slot] = ordinal if domain is None else domain.code(ordinal)
+    return codes
+
+
+def head_places(rule: LoweredRule, layout: Layout) -> list[tuple[str, int, int, int]]:
+    """Return for each column of the head its slot, and where it is in a row."""
+    places = []
+    for column, name in enumerate(rule.head.args):
+        word, shift, mask = (int(v) for v in layout.by_column[column])
+        assert name is not None
+        places.append((name, word, shift, mask))
+    return places
 
 
 def _in_column_order(batch: Run, order: tuple[int, ...]) -> Run:

@@ -39,6 +39,7 @@ class JoinProgram:
         record_slots: Sequence[tuple[int, Type, int]],
         emitted: tuple[str, ...],
         out_height: int,
+        slot_numbers: Mapping[str, int],
     ) -> None:
         """Take what the compiler made (join/compiler.py).
 
@@ -47,10 +48,11 @@ class JoinProgram:
         """
         self.plan = plan
         self.mode = mode
+        self.arrays, self.initial = arrays, initial
+        self.slot_numbers = slot_numbers
         self.emitted = emitted
         self.out_height = out_height
         self._layouts = layouts
-        self._initial = initial
         self._record_slots = record_slots
         self._arrays = tuple(arrays[name] for name in k.ARRAYS)
         self._atoms, self._runs, self._high = arrays["atoms"], arrays["runs"], arrays["high"]
@@ -86,12 +88,12 @@ class JoinProgram:
     def refresh(self, address: Callable[[Type, int], int]) -> None:
         """Fill in the addresses of the fields of records: the arrays grow, and move."""
         for slot, type_, field in self._record_slots:
-            self._initial[slot] = address(type_, field)
+            self.initial[slot] = address(type_, field)
 
     def begin(self, settle_level: int = 0) -> None:
         """Put the join at its beginning."""
         kernel.begin(
-            self._state, self._slots, self._initial, self._cursor, self._rest, self._flagged,
+            self._state, self._slots, self.initial, self._cursor, self._rest, self._flagged,
             settle_level,
         )  # fmt: skip
 
@@ -113,7 +115,7 @@ class JoinProgram:
         """Return the join as a row of numbers, for a walk (kernel/walk.py)."""
         layout = self._layouts[driver]
         row = [driver, layout.words, layout.by_column.ctypes.data, kernel.address_of_join()]
-        for array in (*self._arrays, self._state, self._initial):
+        for array in (*self._arrays, self._state, self.initial):
             shape = (*array.shape, 0, 0)[:3]
             row += [array.ctypes.data, *shape]
         return np.array(row, np.int64)

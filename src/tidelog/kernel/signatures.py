@@ -20,12 +20,17 @@ from typing import Any
 _LINES = """
 join.join: i64[][] i64[][] i64[][] i64[][] i64[][][] i64[][] i64[][][] i64[][] i64[][] i64[][]
     i64[] i64[][][] i64[][][] i64[][][] i64[] i64[] i64[][] i64[] i64
+trace.trace: i64[][] i64[][] i64[][] i64[][] i64[][][] i64[][][] i64[][] i64[][] i64[] i64[][][][]
+    i64[][][][] i64[][][][] i64[][] i64[] i64[] i64[][] i64[][] i64[] i64[] i64[] i64[][] i64[][]
+    i64[][][] i64[][] i64[][] i64[][] i64[]
 walk.lose: i64[][] i64[][] i64 i64[][] i64[][] i64[] i64[][] i64[][] i64[][] i64[][] i64[]
 join.begin: i64[] i64[] i64[] i64[][][] i64[] i64[] i64
 walk.settle: i64[][] i64[][] i64 i64 i64[][] i64[][] i64[] i64[][] i64[] i64[] i64[][] i64[][]
     i64[][] i64[][] i64[][] i64[]
 repair.offer: i64[][] i64 i64 i64[][] i64[] i64 i64 i64 i64[][] i64[][] i64 i64[][] i64
 repair.lose: i64[][] i64 i64[][] i64[] i64 i64[][] i64 i64[]
+trace.read_both: i64[][][] i64[][][][] i64[][] i64 i64[][] i64 i64
+trace.restart: i64[] i64[] i64[] i64[][] i64[][] i64 bool
 join.read_runs: i64[][][] i64[][][] i64[][] i64 i64[][] i64 bool bool bool
 repair.old_levels: i64[][] i64 i64[][] i64 i32[]
 repair.rehash: i64[][] i64[][] i64 i64[][] i64[][]
@@ -48,6 +53,9 @@ groups.enter_all: i64[][] i64 i32[]
 accumulate.order_by_part: i64[] i64 i64 i64[] i64[]
 
 descriptors.find: i64[][] i64 i64 i64[][] i64 i64[][]
+intervals.stab: i64[][] i64[][] i64 i64 i64[][] i64[][] i64 i64[][]
+intervals.surgeries: i64[][] i64 i64 i64[][] i64[][] i64 bool[][]
+intervals.unite: i64[][] i64 i64[][]
 descriptors.write_marks: i64[][] i64 i64 i64[][] i32[] i64 i64 i64[][] i64[][] i64[][] i64
 descriptors.place: i64[][] i64[][] i64[][] i64 i64[][] i64[][]
 descriptors.extremes: i64[][] i64 i64[][] i64[][] i64 bool i64 i64 i64 i64 i64[] bool[]

@@ -17,8 +17,7 @@ from tidelog.logic.program import Stratum, ViewOptions
 from tidelog.logic.stratify import dependencies
 
 STRATEGIES = ("counting", "elastic", "theta-tree", "leapfrog", "recompute")
-_MISSING = ("leapfrog",)
-_NOT_RECURSIVE = ("counting", "theta-tree")
+_NOT_RECURSIVE = ("counting", "theta-tree", "leapfrog")
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,6 @@ def refusal(
 
     `asked` has all forced strategies: relations that depend on each other have one in common.
     """
-    if strategy in _MISSING:
-        return Refusal(f"the strategy `{strategy}` is not there yet", "leave the choice to Tidelog")
     (stratum,) = (s for s in strata if relation in s.relations)
     if not stratum.rules:
         return Refusal(

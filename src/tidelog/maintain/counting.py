@@ -11,6 +11,8 @@ leaves 0, and deleted when it reaches 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +22,7 @@ from tidelog.join.rules import RuleJoins
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.complement_bootstrap import ComplementBootstrap
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
-from tidelog.plan.body import AtomUse, copied_columns
+from tidelog.plan.body import AtomUse, LoweredRule, copied_columns
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import StoredRelation
@@ -74,31 +76,39 @@ class Counting(Strategy):
         if self._original is not None and not self._given.stored:
             return self._follow(self._original.delta)
         tally = Tally(self._relation.words)
-        for joins, columns, often_empty in zip(
-            self._joins, self._columns, self._often_empty, strict=True
-        ):
-            if not self._can_derive(joins) or any(map(_is_empty, often_empty)):
-                continue
-            for place, atom in enumerate(joins.rule.atoms):
-                delta = self._catalog.relations[atom.relation].delta
-                sign = -1 if atom.negated else 1
-                for rows, weight in ((delta.inserted, sign), (delta.deleted, -sign)):
-                    if rows.shape[1]:
-                        self.choice = UPDATE
-                        if columns is not None:
-                            tally.add(self._copied(atom.relation, rows, columns), weight)
-                            continue
-                        reader = self._reader(place)
-                        after = self._reader(None) if weight > 0 else None
-                        driver = [Run(rows)]
-                        for instances in joins.run(place, PLAIN, reader, driver, after=after):
-                            tally.add(instances.rows, weight)
+        for number in range(len(self._joins)):
+            self._add_change(number, tally)
         given = self._given.delta
         if given:
             self.choice = UPDATE
             tally.merge(given.inserted, np.ones(given.inserted.shape[1], np.int64))
             tally.merge(given.deleted, np.full(given.deleted.shape[1], -1, np.int64))
         return {self._head: self._apply(tally.nonzero())} if len(tally) else {}
+
+    def _add_change(self, number: int, tally: Tally) -> None:
+        """Add the change of what one rule derives."""
+        joins, columns = self._joins[number], self._columns[number]
+        if not self._can_derive(joins) or any(map(_is_empty, self._often_empty[number])):
+            return
+        for place, rows, weight in self._changed(joins.rule):
+            self.choice = UPDATE
+            if columns is not None:
+                relation = joins.rule.atoms[place].relation
+                tally.add(self._copied(relation, rows, columns), weight)
+                continue
+            reader = self._reader(place)
+            after = self._reader(None) if weight > 0 else None
+            for instances in joins.run(place, PLAIN, reader, [Run(rows)], after=after):
+                tally.add(instances.rows, weight)
+
+    def _changed(self, rule: LoweredRule) -> Iterator[tuple[int, Words, int]]:
+        """Yield the changed rows of each atom: its place, rows, and what they weigh."""
+        for place, atom in enumerate(rule.atoms):
+            delta = self._catalog.relations[atom.relation].delta
+            sign = -1 if atom.negated else 1
+            for rows, weight in ((delta.inserted, sign), (delta.deleted, -sign)):
+                if rows.shape[1]:
+                    yield place, rows, weight
 
     def check(self) -> None:
         """Assert that every row has a count."""

@@ -31,6 +31,8 @@ class Choice:
     """How many of them were asked for in the other version."""
     disqualified: int = 0
     """How many of them have not changed."""
+    work: str = ""
+    """What else was counted, in words."""
 
 
 BOOTSTRAP = Choice("bootstrap", "the first evaluation")

@@ -109,6 +109,7 @@ class Orderer:
         whole_driver: bool = False,
         bounds: Sequence[SlotBound] = (),
         kept: frozenset[str] = frozenset(),
+        late: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare to plan.
 
@@ -116,6 +117,7 @@ class Orderer:
         for each of its rows, `sorting` the cost of sorting a row of the driver. With
         `whole_driver`, the first step scans the driver, so that its rows can be in any order.
         `bounds` are those that conditions imply, `kept` the slots that are read after the join.
+        Slots in `late` are bound after the others that atoms share.
         """
         self._atoms = tuple(atoms)
         self._held = [() if i == driver else tuple(held(i)) for i in range(len(atoms))]
@@ -123,7 +125,7 @@ class Orderer:
         self._stats = [stats(i) for i in range(len(atoms))]
         self._driver = driver
         self._whole_driver = whole_driver
-        self._bounds, self._kept = bounds, kept
+        self._bounds, self._kept, self._late = bounds, kept, late
         self._known = known
         self._conditions = [c for c in conditions if not is_external(c)]
         self._computed = computed_slots(conditions)
@@ -217,6 +219,7 @@ class Orderer:
                     yield partial(self._leap, slot=slot)
             return
         shared = list(self._shared(state, state.atoms))
+        shared = [slot for slot in shared if slot not in self._late] or shared
         for slot in shared:
             yield partial(self._leap, slot=slot)
         if not shared:

@@ -14,6 +14,8 @@ from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Lowered
 from tidelog.plan.theta.choice import NAME as TREE
 from tidelog.plan.theta.choice import Refused, tree_shape, with_trees
+from tidelog.plan.traces import NAME as LEAPFROG
+from tidelog.plan.traces import untraceable
 from tidelog.plan.virtual import with_virtual
 
 
@@ -32,4 +34,10 @@ def planned(program: Program, strategies: Mapping[str, str] = NOTHING_FORCED) ->
             shape, name = tree_shape(found, layer, functional), layer.relations[0]
             assert isinstance(shape, Refused)
             raise forced.error(name, Refusal(f"`{TREE}` cannot maintain `{name}`: {shape.why}"))
+        if layer.strategy == LEAPFROG and layer.rules:
+            name, reasons = layer.relations[0], [untraceable(rule) for rule in layer.rules]
+            if None not in reasons:
+                raise forced.error(
+                    name, Refusal(f"`{LEAPFROG}` cannot maintain `{name}`: {reasons[0]}")
+                )
     return found

@@ -514,9 +514,10 @@ class StoredRelation:
 
     @property
     def nbytes(self) -> int:
-        """Return the memory of all orders, and of what is attached."""
+        """Return the memory of all orders, of what is attached, and of followers."""
         orders = sum(index.nbytes for index in self._indexes.values())
-        return orders + sum(attached.nbytes for attached in self.attached)
+        followers = sum(follower.nbytes for follower in self.followers.values())
+        return orders + followers + sum(attached.nbytes for attached in self.attached)
 
     def check(self) -> None:
         """Assert that every order is sound and all of them hold the same rows and marks."""

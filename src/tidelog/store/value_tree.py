@@ -46,6 +46,11 @@ class ValueTree:
     def __len__(self) -> int:
         return len(self._tree)
 
+    @property
+    def nbytes(self) -> int:
+        """Nothing: the tree consists of Python objects, whose memory is not known."""
+        return 0
+
     def follow(self, relation: StoredRelation) -> None:
         """Apply the delta of the current epoch, once."""
         delta = relation.delta

@@ -86,6 +86,10 @@ class FoundRows:
 class Follower(Protocol):
     """Something that is computed from all rows of a relation, and follows their changes."""
 
+    @property
+    def nbytes(self) -> int:
+        """Return its memory, as far as it is known."""
+
     def commit(self, relation: StoredRelation) -> None:
         """Keep what the epoch has changed, `relation.delta`, whether it was read or not."""
 
