@@ -31,6 +31,7 @@ from tidelog.maintain.counting import Counting
 from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.judging import Errors, Judging
 from tidelog.maintain.leapfrog import Leapfrog
+from tidelog.maintain.measured import MeasuredCounting, can_be_measured
 from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.semi_join import SemiJoin
 from tidelog.maintain.strategy import Strategy
@@ -547,4 +548,6 @@ def _strategy(catalog: Catalog, layer: Layer) -> Strategy | None:
         return SemiJoin(catalog, layer)
     if layer.strategy == LEAPFROG:
         return Leapfrog(catalog, layer)
+    if not layer.recursive and layer.strategy is None and any(map(can_be_measured, layer.rules)):
+        return MeasuredCounting(catalog, layer)
     return (Elastic if layer.recursive else Counting)(catalog, layer)

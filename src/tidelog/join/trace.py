@@ -24,6 +24,7 @@ recorded again when it is first needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -279,19 +280,27 @@ class RuleTrace:
 
     # --- running ---
 
-    def record(self, version: Version) -> None:
-        """Run the whole join on a version, and record its trace. Nothing is emitted."""
+    def record(self, version: Version, most: float = math.inf) -> bool:
+        """Run the whole join on a version, and record its trace. Nothing is emitted.
+
+        Returns False, and stops, if the intervals take more than `most` bytes.
+        """
+        size = 0
         found: list[list[Words]] = [[] for _ in self.indexes]
         self._read(version)
         self._levels[:, t.LEVEL_START : t.LEVEL_AT] = 0
         for records in self._run(t.NEW, self._no_regions, self._no_out):
             for number, _, rows in records:
                 found[number].append(rows)
+                size += rows.nbytes
+            if size > most:
+                return False
             self._catalog.meter.found(0)
         self.failed = bool(self._state[t.FAILURE])
         for index, chunks in zip(self.indexes, found, strict=True):
             index.load(_joined(chunks, np.empty((index.words, 0), np.int64)))
         self._recorded = sum(index.stored for index in self.indexes)
+        return True
 
     def follow(self) -> tuple[Words, Array]:
         """Return the heads of changed assignments, each with the weight 1 or -1.

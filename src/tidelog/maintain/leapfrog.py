@@ -15,6 +15,8 @@ trace writes to them. For a view whose changes are found quickly by a delta join
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tidelog.join.failures import check_failures
@@ -102,10 +104,17 @@ class Leapfrog(Counting):
         """Return the trace of a rule as a version has it; recorded if there is none."""
         trace = self.traces.by_rule.get(number)
         if trace is None or not trace.is_current:
-            trace = RuleTrace(self._catalog, self._joins[number].rule)
-            trace.record(version)
-            self.traces.by_rule[number] = trace
+            trace = self._record(number, version)
+            assert trace is not None
         self._relation.followers[RuleTraces] = self.traces
+        return trace
+
+    def _record(self, number: int, version: Version, most: float = math.inf) -> RuleTrace | None:
+        """Record the trace of a rule; None if it takes more than `most` bytes."""
+        trace = RuleTrace(self._catalog, self._joins[number].rule)
+        if not trace.record(version, most):
+            return None
+        self.traces.by_rule[number] = trace
         return trace
 
     def _add_change(self, number: int, tally: Tally) -> None:

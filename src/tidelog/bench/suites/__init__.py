@@ -12,6 +12,7 @@ from tidelog.bench.suites import (
     graphs,
     join,
     language,
+    leapfrog,
     pointsto,
     spark,
     theta,
@@ -23,6 +24,7 @@ SUITES: dict[str, Suite] = {
     for module in (
         closure,
         join,
+        leapfrog,
         theta,
         aggregates,
         galen,

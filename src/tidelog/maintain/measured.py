@@ -1,0 +1,135 @@
+"""Non-recursive relations for which the clock decides: delta joins, or the trace of a join.
+
+Whether a trace pays depends on which changes come, so it is measured. A rule starts with delta
+joins. Epochs in which they take long and find little count as waste: a trace would have known that
+the result does not depend on the change. When the waste has cost several times as much as
+evaluating the relation, the trace is recorded, and its epochs are timed as well. If they do not
+take clearly less time, the rule goes back to delta joins. So a wrong choice costs a fraction of
+what was spent already.
+
+A trace whose intervals need more memory than a multiple of what the rule reads is given up while it
+is recorded. Rules of two atoms are not considered: their delta joins look up what they find.
+
+The state is that of `Counting`, under the same name: a database does not depend on the choice.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from tidelog.join.gather import Tally
+from tidelog.maintain.counting import Counting
+from tidelog.maintain.leapfrog import Leapfrog
+from tidelog.plan.body import LoweredRule
+from tidelog.plan.lowered import Layer
+from tidelog.plan.traces import untraceable
+from tidelog.store.catalog import Catalog
+from tidelog.store.relation import StoredRelation
+from tidelog.store.versions import Version
+
+_PATIENCE = 4.0  # how many evaluations the waste must have cost before a trace is recorded
+_LEAST = 2e-4  # seconds: delta joins that take less are not waste
+_INSTANTIATION = 1e-6  # seconds that a delta join may take for each row that it finds
+_TRIAL = 8  # epochs after which a trace is judged
+_FASTER = 1.5  # how many times as fast it must be
+_MEMORY = 3  # times what the rule reads
+
+
+@dataclass
+class TraceTrial:
+    """What the epochs of a rule have taken."""
+
+    waste: float = 0.0
+    epochs: int = 0
+    """How many of them were waste."""
+    traced: float = 0.0
+    traced_epochs: int = 0
+    declined: str = ""
+    """Why the rule has no trace, if one was tried."""
+
+
+def can_be_measured(rule: LoweredRule) -> bool:
+    """Return whether a trace may be better than the delta joins of a rule."""
+    return sum(1 for _ in rule.positive) > 2 and untraceable(rule) is None
+
+
+class MeasuredCounting(Leapfrog):
+    """Maintains one relation by delta joins, and by traces where they have shown to be faster."""
+
+    name = Counting.name
+
+    def __init__(self, catalog: Catalog, layer: Layer) -> None:
+        super().__init__(catalog, layer)
+        self._evaluation = 0.0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._is_traced = [False] * len(self._joins)
+        self.trials = {
+            number: TraceTrial()
+            for number, joins in enumerate(self._joins)
+            if can_be_measured(joins.rule)
+        }
+        """What is known of each rule that may have a trace."""
+
+    def bootstrap(self) -> None:
+        """Compute the relation, and note how long that takes."""
+        start = time.perf_counter()
+        super().bootstrap()
+        self._evaluation = time.perf_counter() - start
+        self._reset()
+
+    def _add_change(self, number: int, tally: Tally) -> None:
+        trial = self.trials.get(number)
+        if trial is None:
+            super()._add_change(number, tally)
+            return
+        if not any(self._changed(self._joins[number].rule)):
+            return
+        if not self._is_traced[number] and not trial.declined:
+            cost = self._evaluation or 1e-6 * sum(r.stored for r in self._read_by(number))
+            if trial.epochs >= _TRIAL and trial.waste > _PATIENCE * cost:
+                self._begin(number, trial)
+        is_traced, meter = self._is_traced[number], self._catalog.meter
+        start, before = time.perf_counter(), meter.touched
+        super()._add_change(number, tally)
+        seconds = time.perf_counter() - start
+        if is_traced:
+            self._judge(number, trial, seconds)
+        elif seconds > _LEAST + _INSTANTIATION * (meter.touched - before):
+            trial.waste += seconds
+            trial.epochs += 1
+        if trial.declined:
+            self.choice = replace(self.choice, why=f"by delta joins: {trial.declined}")
+
+    def _read_by(self, number: int) -> list[StoredRelation]:
+        rule = self._joins[number].rule
+        names = dict.fromkeys(atom.relation for atom in rule.atoms)
+        return [self._catalog.relations[name] for name in names]
+
+    def _begin(self, number: int, trial: TraceTrial) -> None:
+        """Record the trace of a rule, unless it needs too much memory."""
+        read = sum(relation.nbytes for relation in self._read_by(number))
+        if self._record(number, Version.OLD, _MEMORY * read) is None:
+            trial.declined = (
+                f"its trace needs more than {_MEMORY} times the memory of what it reads"
+            )
+        else:
+            self._is_traced[number] = True
+
+    def _judge(self, number: int, trial: TraceTrial, seconds: float) -> None:
+        """Time an epoch of a trace, and give the trace up if it is not faster."""
+        trial.traced += seconds
+        trial.traced_epochs += 1
+        delta = trial.waste / trial.epochs
+        mean = trial.traced / trial.traced_epochs
+        told = f"{mean * 1e3:.2f} ms, delta joins {delta * 1e3:.2f} ms"
+        self.choice = replace(self.choice, why=f"by its trace: {told}")
+        if trial.traced_epochs < _TRIAL:
+            return
+        trial.traced, trial.traced_epochs = 0.0, 0
+        if mean * _FASTER > delta:
+            trial.declined = f"its trace took {told}"
+            self._is_traced[number] = False
+            del self.traces.by_rule[number]
