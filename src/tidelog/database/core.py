@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from tidelog.durable.files import Files
     from tidelog.engine.kernel import KernelEngine
     from tidelog.persist.state_writer import StateWriter
+    from tidelog.proof.gaps import WhyNot
+    from tidelog.proof.proofs import Proofs
+    from tidelog.proof.tree import Proof
     from tidelog.runtime.progress import Progress
 
 T = TypeVar("T")
@@ -83,6 +87,7 @@ class DatabaseCore:
         self._committing = False
         self.triggers: Triggers | None = None
         """The triggers, once there is one."""
+        self._proofs: Proofs | None = None
 
     @property
     def kernel(self) -> KernelEngine:
@@ -165,6 +170,38 @@ class DatabaseCore:
             if self._committing:
                 raise UsageError("a query cannot be asked while a transaction commits")
             return self.engine.query(text)
+
+    # --- proofs ---
+
+    def why(self, relation: str, row: Sequence[Any]) -> Proof:
+        """Return the proof of a row; raise UsageError if the row is not there."""
+        checked = self._checked(relation, row)
+        with self._proving() as proofs:
+            return proofs.why(relation, checked)
+
+    def why_not(self, relation: str, row: Sequence[Any], depth: int) -> WhyNot:
+        """Return what is missing for a row."""
+        if depth < 1:
+            raise UsageError(f"`depth` is at least 1, not {depth}")
+        checked = self._checked(relation, row)
+        with self._proving() as proofs:
+            return proofs.why_not(relation, checked, depth)
+
+    def _checked(self, relation: str, row: Sequence[Any]) -> Row:
+        (checked,) = self.row_reader(relation).rows([tuple(row)])
+        return checked
+
+    @contextmanager
+    def _proving(self) -> Iterator[Proofs]:
+        """Return what finds proofs in the committed state; no epoch commits meanwhile."""
+        from tidelog.proof.proofs import Proofs
+
+        with self.reading:
+            if self._committing:
+                raise UsageError("there are no proofs while a transaction commits")
+            if self._proofs is None or not self._proofs.is_of(self.program, self.engine):
+                self._proofs = Proofs(self.program, self.engine)
+            yield self._proofs
 
 
 def _engine(program: Program, given: Mapping[str, Iterable[Row]], options: Options) -> Engine:

@@ -8,7 +8,7 @@ tx.changes["reach"].inserted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tidelog.engine.kernel import KernelEngine
     from tidelog.persist.state_report import Opened, StateReport
     from tidelog.persist.state_writer import StateWriter
+    from tidelog.proof.gaps import WhyNot
+    from tidelog.proof.tree import Proof
     from tidelog.runtime.progress import Progress
     from tidelog.values.types import Row
 
@@ -200,6 +202,20 @@ class Database:
         if view is not None:
             self.relation(view)
         return explain(self.program, self.engine, view, self._details(), plans=plans)
+
+    def why(self, view: str, row: Sequence[Any]) -> Proof:
+        """Return why a row is in a view: its proof from facts, of the least depth.
+
+        A row that is not there is a UsageError; `why_not` says what it lacks.
+        """
+        return self._core.why(view, row)
+
+    def why_not(self, view: str, row: Sequence[Any], *, depth: int = 1) -> WhyNot:
+        """Return why a row is not in a view: how near each rule comes to deriving it.
+
+        With a `depth` of more than 1 also why the derived rows are missing that it lacks.
+        """
+        return self._core.why_not(view, row, depth)
 
     def _details(self) -> KernelDetails | None:
         """Return what the engine can explain beyond the program."""

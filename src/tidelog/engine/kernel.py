@@ -452,6 +452,11 @@ class KernelEngine:
         """Return how many rows of a relation are given."""
         return len(self._catalog.given[relation])
 
+    def is_given(self, relation: str, row: Row) -> bool:
+        """Return whether a transaction has inserted a row."""
+        given = self._catalog.given[relation]
+        return row in StoredReader(self._catalog.codec, given, self._program.relations[relation])
+
     def reader(self, relation: str) -> StoredReader | TreeReader | DemandReader:
         """Return a reader for the committed rows of a relation."""
         if relation in self._on_demand:

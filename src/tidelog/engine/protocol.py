@@ -133,6 +133,9 @@ class Engine(Protocol):
     def given_count(self, relation: str) -> int:
         """Return how many rows of a relation are given: inserted by transactions."""
 
+    def is_given(self, relation: str, row: Row) -> bool:
+        """Return whether a transaction has inserted a row."""
+
     def reader(self, relation: str) -> Reader:
         """Return a reader for the committed rows of a relation."""
 

@@ -48,6 +48,10 @@ class ReferenceEngine:
         """Return how many rows of a relation are given."""
         return len(self._given[relation])
 
+    def is_given(self, relation: str, row: Row) -> bool:
+        """Return whether a transaction has inserted a row."""
+        return row in self._given[relation]
+
     def reader(self, relation: str) -> SetReader:
         """Return a reader for the committed rows of a relation."""
         return SetReader(

@@ -79,6 +79,15 @@ def lower(program: p.Program, forced: ForcedStrategies | None = None) -> Lowered
     return _Lowering(program, forced or ForcedStrategies(program)).run()
 
 
+def lower_body(program: p.Program, body: tuple[p.Literal, ...]) -> LoweredRule:
+    """Return a body of positive atoms and comparisons over slots, as a rule without a head.
+
+    Every comparison must find the variables bound that it needs.
+    """
+    whole = _Lowering(program, ForcedStrategies(program))
+    return _RuleLowering(whole, body).rule("", (), "", None)
+
+
 class _Lowering:
     def __init__(self, program: p.Program, forced: ForcedStrategies) -> None:
         self._program, self._forced = program, forced

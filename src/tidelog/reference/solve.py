@@ -13,7 +13,7 @@ So `p(x / y) :- q(x, y), y != 0.` never fails, wherever the guard stands in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tidelog.logic import program as p
 from tidelog.logic.variables import (
@@ -62,7 +62,14 @@ class IndexedRows:
         return index.get(key, ())
 
 
-Relations: TypeAlias = Mapping[str, IndexedRows]
+class FoundByColumns(Protocol):
+    """Rows that can be looked up by the values of some columns."""
+
+    def lookup(self, positions: Positions, key: Row, /) -> Iterable[Row]:
+        """Return the rows whose columns at `positions` hold `key`."""
+
+
+Relations: TypeAlias = Mapping[str, FoundByColumns]
 
 
 class _Unknown:
@@ -105,7 +112,7 @@ class Solver:
         }
         first = [body[focus[0]]] if focus is not None else []
         rest = [literal for i, literal in enumerate(body) if focus is None or i != focus[0]]
-        order = _order(first, rest, set(known))
+        order = ordered(first, rest, set(known))
         yield from self._extend(order, dict(known), None, atom_bound, focus[1] if focus else None)
 
     def _extend(
@@ -120,12 +127,9 @@ class Solver:
             yield known, failure
             return
         literal, rest = order[0], order[1:]
-        source = focus
-        if source is None and isinstance(literal, p.Atom):
-            source = self._relations[literal.relation]
         try:
             is_left_out = _uses_unknown(literal, known)
-            extended = [] if is_left_out else list(self._solve(literal, known, source))
+            extended = [] if is_left_out else list(self._solve(literal, known, focus))
         except FunctorFailure as error:
             is_left_out, failure = True, failure or error
         if is_left_out:
@@ -133,7 +137,7 @@ class Solver:
             # that atom must still match, so the rest is ordered again without the value.
             unbound = newly_bound(literal, set(known)) - set(known)
             known = {**known, **{name: UNKNOWN for name in unbound - atom_bound}}
-            rest = _order([], rest, set(known))
+            rest = ordered([], rest, set(known))
             yield from self._extend(rest, known, failure, atom_bound, None)
             return
         for assignment in extended:
@@ -141,12 +145,25 @@ class Solver:
 
     # --- one literal ---
 
+    def matches(self, literal: p.Literal, known: Assignment) -> Iterator[Assignment]:
+        """Yield `known` extended in each way in which one literal holds.
+
+        What the literal needs is known. Raises FunctorFailure if it cannot be computed.
+        """
+        return self._solve(literal, known, None)
+
+    def matched(
+        self, patterns: tuple[p.Term, ...], row: Row, known: Assignment
+    ) -> Iterator[Assignment]:
+        """Yield `known` extended so that the patterns equal the values of a row, if they can."""
+        return self._match_all(patterns, row, known)
+
     def _solve(
-        self, literal: p.Literal, known: Assignment, source: IndexedRows | None
+        self, literal: p.Literal, known: Assignment, focus: IndexedRows | None
     ) -> Iterator[Assignment]:
         match literal:
-            case p.Atom(args=args, negated=negated):
-                assert source is not None
+            case p.Atom(relation, args, negated=negated):
+                source = self._relations[relation] if focus is None else focus
                 matches = self._match_atom(args, known, source)
                 if not negated:
                     yield from matches
@@ -167,7 +184,7 @@ class Solver:
                 yield from self._reduce(literal, known)
 
     def _match_atom(
-        self, args: tuple[p.Term, ...], known: Assignment, source: IndexedRows
+        self, args: tuple[p.Term, ...], known: Assignment, source: FoundByColumns
     ) -> Iterator[Assignment]:
         positions = tuple(i for i, arg in enumerate(args) if _is_known(arg, known))
         key = tuple(self.value(args[i], known) for i in positions)
@@ -284,7 +301,7 @@ def _uses_unknown(literal: p.Literal, known: Assignment) -> bool:
     return any(known.get(name) is UNKNOWN for name in literal_variables(literal))
 
 
-def _order(first: list[p.Literal], rest: list[p.Literal], bound: set[str]) -> list[p.Literal]:
+def ordered(first: list[p.Literal], rest: list[p.Literal], bound: set[str]) -> list[p.Literal]:
     """Return the literals in an order in which each finds its variables bound."""
     order: list[p.Literal] = []
     bound = set(bound)

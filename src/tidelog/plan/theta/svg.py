@@ -70,46 +70,72 @@ class _Placed:
             yield from child.edges()
 
 
+class Drawing:
+    """A picture of titles and trees, one below the other."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._parts: list[str] = []
+        self._top, self._width = _MARGIN, 0.0
+
+    def titles(self, rule: str, verdict: str) -> None:
+        """Add lines of text."""
+        titles = [(line, "rule") for line in wrap(rule, _TITLE_WIDTH)]
+        titles += [(line, "verdict") for line in wrap(verdict, _TITLE_WIDTH)]
+        for line, kind in titles:
+            self._top += _LINE
+            self._parts.append(_text(line, kind, _MARGIN, self._top))
+            self._width = max(self._width, _text_width(line))
+
+    def tree(self, node: PictureNode) -> None:
+        """Add a tree."""
+        root = _placed(node, _MARGIN, self._top + _LINE + _BOX)
+        self._parts += _tree(root)
+        self._top = max(placed.y for placed in root.nodes()) + _BOX
+        self._width = max(self._width, _subtree_width(node))
+
+    def gap(self) -> None:
+        """Leave room below a tree."""
+        self._top += _MARGIN
+
+    def legend(self, text: str) -> None:
+        """Say what lies on a shaded area."""
+        self._parts += [
+            f'<rect class="connex" x="{_MARGIN:.0f}" y="{self._top - 2:.0f}" width="22" height="14"'
+            ' rx="4"/>',
+            _text(text, "verdict", _MARGIN + 30, self._top + 10),
+        ]
+        self._width = max(self._width, 30 + _text_width(text))
+        self._top += _LINE
+
+    def svg(self) -> str:
+        """Return the text of an SVG file."""
+        w, h = f"{self._width + 2 * _MARGIN:.0f}", f"{self._top + _MARGIN:.0f}"
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}"'
+                f' height="{h}" role="img" font-family="{_FONT}">',
+                f"  <title>{escape(self._name)}</title>",
+                f"  <style>{_STYLE}  </style>",
+                f'  <rect class="page" width="{w}" height="{h}"/>',
+                *(f"  {part}" for part in self._parts),
+                "</svg>",
+                "",
+            ]
+        )
+
+
 def svg(pictures: Sequence[TreePicture]) -> str:
     """Return the trees of some rules, one below the other, as the text of an SVG file."""
-    parts: list[str] = []
-    top, width = _MARGIN, 0.0
+    drawing = Drawing("Join trees: " + "; ".join(picture.rule for picture in pictures))
     for picture in pictures:
-        titles = [(line, "rule") for line in wrap(picture.rule, _TITLE_WIDTH)]
-        titles += [(line, "verdict") for line in wrap(picture.verdict, _TITLE_WIDTH)]
-        for line, kind in titles:
-            top += _LINE
-            parts.append(_text(line, kind, _MARGIN, top))
-            width = max(width, _text_width(line))
+        drawing.titles(picture.rule, picture.verdict)
         if picture.root is not None:
-            root = _placed(picture.root, _MARGIN, top + _LINE + _BOX)
-            parts += _tree(root)
-            top = max(node.y for node in root.nodes()) + _BOX
-            width = max(width, _subtree_width(picture.root))
-        top += _MARGIN
+            drawing.tree(picture.root)
+        drawing.gap()
     if any(picture.root is not None and picture.root.is_connex for picture in pictures):
-        legend = "the nodes that have the output"
-        parts += [
-            f'<rect class="connex" x="{_MARGIN:.0f}" y="{top - 2:.0f}" width="22" height="14"'
-            ' rx="4"/>',
-            _text(legend, "verdict", _MARGIN + 30, top + 10),
-        ]
-        width = max(width, 30 + _text_width(legend))
-        top += _LINE
-    w, h = f"{width + 2 * _MARGIN:.0f}", f"{top + _MARGIN:.0f}"
-    title = escape("; ".join(picture.rule for picture in pictures))
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}"'
-            f' height="{h}" role="img" font-family="{_FONT}">',
-            f"  <title>Join trees: {title}</title>",
-            f"  <style>{_STYLE}  </style>",
-            f'  <rect class="page" width="{w}" height="{h}"/>',
-            *(f"  {part}" for part in parts),
-            "</svg>",
-            "",
-        ]
-    )
+        drawing.legend("the nodes that have the output")
+    return drawing.svg()
 
 
 def _subtree_width(node: PictureNode) -> float:

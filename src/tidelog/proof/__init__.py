@@ -1,0 +1,1 @@
+"""Proofs: why a row is in a view, and why another one is not."""

@@ -1,0 +1,181 @@
+"""Checks proofs, and what is missing, by the reference evaluation: step by step.
+
+A step of a proof is a program of its own: its rule, with the values of its variables as conditions,
+and the rows of its premises as facts. The reference engine must derive exactly the row. Relations
+that the rule negates or aggregates have all their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tests.maintain.levels import levels_and_counts
+from tidelog.logic import program as p
+from tidelog.logic.stratify import dependencies
+from tidelog.logic.variables import terms_of, typed_variables
+from tidelog.proof.gaps import (
+    BlockingRow,
+    FailedCondition,
+    MissingRow,
+    OtherAggregate,
+    OtherHead,
+    RowHeld,
+    Uncomputable,
+    WhyNot,
+)
+from tidelog.proof.tree import Absence, Proof
+from tidelog.proof.words import AnyValue
+from tidelog.reference import evaluate
+from tidelog.values.types import Row
+
+Contents = Mapping[str, Iterable[Row]]
+
+
+class ProofChecker:
+    """Checks proofs in one state of one program."""
+
+    def __init__(self, program: p.Program, given: Contents, engine: str) -> None:
+        self._program, self._engine = program, engine
+        self._given = {name: set(rows) for name, rows in given.items()}
+        self._rows = evaluate(program, self._given)
+        self._levels: Mapping[str, Mapping[Row, tuple[int, int]]] | None = None
+        self._facts = {(fact.relation, fact.row) for fact in program.facts}
+        self._recursive = {n: s for s in program.strata if s.recursive for n in s.relations}
+
+    # --- proofs ---
+
+    def check(self, proof: Proof, relation: str, row: Row) -> None:
+        """Assert that a proof proves a row."""
+        assert (proof.relation, proof.row) == (relation, row)
+        nodes = list(proof.nodes())
+        keys = [(node.relation, repr(node.row)) for node in nodes]
+        assert len(set(keys)) == len(keys), "a row is proved twice"
+        _assert_no_circle(proof)
+        for node in nodes:
+            self._check_step(node)
+        assert str(proof).startswith(proof.text)
+
+    def _check_step(self, proof: Proof) -> None:
+        assert proof.row in self._rows[proof.relation]
+        if proof.origin == "given":
+            assert proof.row in self._given[proof.relation]
+            return
+        if proof.origin == "fact":
+            assert (proof.relation, proof.row) in self._facts
+            return
+        assert proof.rule in self._program.rules
+        assert proof.rule.head.relation == proof.relation
+        for step in proof.steps:
+            if isinstance(step, Absence):
+                assert not self._matching(step.relation, step.pattern), step
+        facts: dict[str, set[Row]] = {}
+        for child in proof.children:
+            facts.setdefault(child.relation, set()).add(child.row)
+            if child.relation in self._recursive and proof.relation in self._recursive:
+                self._check_levels(proof, child)
+        assert self.derived(proof.rule, proof.values, facts) == {proof.row}
+
+    def _check_levels(self, proof: Proof, child: Proof) -> None:
+        if self._recursive[child.relation] is not self._recursive[proof.relation]:
+            return
+        if self._levels is None:
+            program, given = self._program, self._given
+            if self._engine == "reference":  # it keeps no levels, and finds those of leaves as 0
+                program = replace(program, facts=())
+                given = {name: set(rows) for name, rows in given.items()}
+                for relation, row in self._facts:
+                    given.setdefault(relation, set()).add(row)
+            self._levels = levels_and_counts(program, given)
+        below = self._levels[child.relation][child.row][0]
+        assert below < self._levels[proof.relation][proof.row][0], "the proof is not of least depth"
+
+    def derived(self, rule: p.Rule, values: Mapping[str, Any], facts: Contents) -> set[Row]:
+        """Return what a rule derives with these values from these rows alone."""
+        negative = {need.relation for need in dependencies(rule.body) if need.how}
+        known = {name: self._rows[name] for name in negative} | {
+            name: rows for name, rows in facts.items() if name not in negative
+        }
+        types = dict(typed_variables((*rule.head.args, *_terms(rule.body))))
+        equal = tuple(
+            p.Compare(p.Comparison.EQ, p.Var(n, types[n]), p.Const(v, types[n]), rule.span)
+            for n, v in values.items()
+        )
+        head = "%head"
+        made = replace(rule, head=replace(rule.head, relation=head), body=(*rule.body, *equal))
+        relations = {
+            **self._program.relations,
+            head: replace(self._program.relations[rule.head.relation], name=head, functional=False),
+        }
+        strata = tuple(
+            p.Stratum(i, (name,), (made,) if name == head else (), False)
+            for i, name in enumerate(relations)
+        )
+        tiny = replace(self._program, relations=relations, facts=(), rules=(made,), strata=strata)
+        return set(evaluate(tiny, known)[head])
+
+    def _matching(self, relation: str, pattern: Sequence[Any]) -> list[Row]:
+        return [row for row in self._rows[relation] if _matches(row, pattern)]
+
+    # --- what is missing ---
+
+    def check_missing(self, found: WhyNot, relation: str, row: Row) -> None:
+        """Assert that what a row lacks is lacking, and that what holds does hold."""
+        assert (found.relation, found.pattern) == (relation, row)
+        assert not self._matching(relation, row) and found.proof is None
+        own = [rule for rule in self._program.rules if rule.head.relation == relation]
+        assert [gap.rule for gap in found.rules] == own
+        for gap in found.rules:
+            for step in gap.held:
+                if isinstance(step, RowHeld):
+                    assert step.row in self._rows[step.relation]
+                elif isinstance(step, Absence):
+                    assert not self._matching(step.relation, step.pattern)
+            match gap.gap:
+                case MissingRow(name, pattern, _, deeper):
+                    assert not self._matching(name, pattern)
+                    if deeper is not None:
+                        self.check_missing(deeper, name, pattern)
+                case BlockingRow(name, met):
+                    assert met in self._rows[name]
+                case FailedCondition() | OtherAggregate() | OtherHead() | Uncomputable():
+                    pass
+            # With these values, no rows at all make the rule derive the row.
+            if not isinstance(gap.gap, OtherHead | Uncomputable):
+                derived = self.derived(gap.rule, gap.values, self._rows)
+                assert not any(_matches(made, row) for made in derived)
+        assert str(found).startswith(found.text)
+
+
+def _terms(body: Iterable[p.Literal]) -> list[p.Term]:
+    return [term for literal in body for term in terms_of(literal)]
+
+
+def _matches(value: Any, pattern: Any, same: dict[str, Any] | None = None) -> bool:
+    same = {} if same is None else same
+    if isinstance(pattern, AnyValue):
+        return not pattern.name or same.setdefault(pattern.name, value) == value
+    if isinstance(value, tuple) and isinstance(pattern, tuple):
+        return len(value) == len(pattern) and all(
+            _matches(v, part, same) for v, part in zip(value, pattern, strict=True)
+        )
+    return value is pattern or value == pattern
+
+
+def _assert_no_circle(root: Proof) -> None:
+    done: set[int] = set()
+    path: list[tuple[Proof, bool]] = [(root, False)]
+    under_way: set[int] = set()
+    while path:
+        proof, left = path.pop()
+        if left:
+            under_way.discard(id(proof))
+            done.add(id(proof))
+            continue
+        assert id(proof) not in under_way, f"{proof.text} is below itself"
+        if id(proof) in done:
+            continue
+        under_way.add(id(proof))
+        path.append((proof, True))
+        path += ((child, False) for child in proof.children)
