@@ -28,6 +28,7 @@ ORDER = (
     "maintain",
     "engine",
     "persist",
+    "proof",
     "database",
     "sharding",
     "spark",
@@ -36,11 +37,12 @@ ORDER = (
     "cli",
 )
 
-# The reference evaluation is the oracle for the kernel. The two share no code, and only the engine
-# that puts the oracle under a database uses it.
+# The reference evaluation is the oracle for the kernel. The two share no code. Only the engine that
+# puts the oracle under a database uses it, and proofs, which try a few rows at a time.
 ORACLE = "reference"
 JUDGED = ("plan", "kernel", "store", "join", "maintain")
 ORACLE_ENGINE = PurePosixPath("engine/reference_engine.py")
+ORACLE_READER = "proof"
 
 # tidelog/__init__.py gathers the public names of everything up to `database`, lazily. So it may
 # import anything, and only what comes after `database` may import from it.
@@ -93,8 +95,8 @@ def reason_against(file: PurePosixPath, module: str) -> str | None:
         return f"only {', '.join(ABOVE_FACADE)} may import from the top-level package"
     if (layer == ORACLE and target in JUDGED) or (layer in JUDGED and target == ORACLE):
         return f"{ORACLE} shares no code with {', '.join(JUDGED)}"
-    if target == ORACLE and layer != ORACLE and file != ORACLE_ENGINE:
-        return f"only {ORACLE_ENGINE} may use {ORACLE}"
+    if target == ORACLE and layer not in (ORACLE, ORACLE_READER) and file != ORACLE_ENGINE:
+        return f"only {ORACLE_ENGINE} and {ORACLE_READER} may use {ORACLE}"
     if ORDER.index(target) > ORDER.index(layer):
         return f"{target} comes after {layer}"
     return None

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tidelog.logic.program import Program as Program
     from tidelog.persist.state_report import Opened as Opened
     from tidelog.persist.state_report import StateReport as StateReport
+    from tidelog.proof.gaps import WhyNot as WhyNot
+    from tidelog.proof.tree import Proof as Proof
     from tidelog.runtime.progress import Progress as Progress
     from tidelog.values.algebra import Group as Group
     from tidelog.values.algebra import Semigroup as Semigroup
@@ -68,6 +70,8 @@ _WHERE = {
     "LayerReport": "tidelog.engine.report",
     "Progress": "tidelog.runtime.progress",
     "Program": "tidelog.logic.program",
+    "Proof": "tidelog.proof.tree",
+    "WhyNot": "tidelog.proof.gaps",
     "aggregate": "tidelog.database.register",
     "forget_aggregate": "tidelog.database.register",
     **dict.fromkeys(("Group", "Semigroup", "SetFunction"), "tidelog.values.algebra"),

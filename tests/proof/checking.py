@@ -17,12 +17,12 @@ from tidelog.logic.stratify import dependencies
 from tidelog.logic.variables import terms_of, typed_variables
 from tidelog.proof.gaps import (
     BlockingRow,
+    FailedComputation,
     FailedCondition,
     MissingRow,
     OtherAggregate,
     OtherHead,
     RowHeld,
-    Uncomputable,
     WhyNot,
 )
 from tidelog.proof.tree import Absence, Proof
@@ -139,10 +139,10 @@ class ProofChecker:
                         self.check_missing(deeper, name, pattern)
                 case BlockingRow(name, met):
                     assert met in self._rows[name]
-                case FailedCondition() | OtherAggregate() | OtherHead() | Uncomputable():
+                case FailedCondition() | OtherAggregate() | OtherHead() | FailedComputation():
                     pass
             # With these values, no rows at all make the rule derive the row.
-            if not isinstance(gap.gap, OtherHead | Uncomputable):
+            if not isinstance(gap.gap, OtherHead | FailedComputation):
                 derived = self.derived(gap.rule, gap.values, self._rows)
                 assert not any(_matches(made, row) for made in derived)
         assert str(found).startswith(found.text)

@@ -227,6 +227,46 @@ def explain(
 
 
 @app.command()
+def why(
+    program: ProgramFile,
+    view: Annotated[str, typer.Argument(metavar="VIEW", help="The relation of the row.")],
+    values: Annotated[
+        str, typer.Argument(metavar="VALUES", help="The row, as a fact has it: '\"a\", 1'.")
+    ] = "",
+    facts: Annotated[
+        Path, typer.Option("-F", "--facts", help="The folder of the .facts files.")
+    ] = Path(),
+    is_missing: Annotated[
+        bool, typer.Option("--not", help="Show why the row is not there.")
+    ] = False,
+    depth: Annotated[
+        int,
+        typer.Option("--depth", min=1, help="With --not: how far to follow rows that are missing."),
+    ] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Write it as a picture, and print nothing."),
+    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option("--engine", help="The engine to run on.")
+    ] = EngineName.KERNEL,
+) -> None:
+    r"""Show why a row is in a view: a proof from facts, rule by rule. Or why it is not.
+
+    \b
+    tidelog why reach.dl reach '"Aden", "Cove"' -F facts/
+    tidelog why reach.dl reach '"Cove", "Elm"' -F facts/ --not
+    """
+    from tidelog.cli.why import why_row
+
+    why_row(
+        program, view, values, facts, engine.value,
+        is_missing=is_missing, depth=depth, as_json=as_json, svg=svg,
+    )  # fmt: skip
+
+
+@app.command()
 def bench(
     suites: Annotated[
         list[str] | None,

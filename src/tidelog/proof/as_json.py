@@ -12,6 +12,7 @@ from typing import Any
 
 from tidelog.proof.gaps import (
     BlockingRow,
+    FailedComputation,
     FailedCondition,
     Gap,
     HeldStep,
@@ -20,7 +21,6 @@ from tidelog.proof.gaps import (
     OtherHead,
     RowHeld,
     RuleGap,
-    Uncomputable,
     WhyNot,
 )
 from tidelog.proof.tree import Absence, AggregateTaken, ConditionHeld, Premise, Proof
@@ -102,7 +102,7 @@ def _gap(gap: Gap) -> _Json:
             return {"false": text, "text": with_values}
         case OtherAggregate(text, wanted, value_text):
             return {"aggregate": text, "wanted": wanted, "value": value_text}
-        case Uncomputable(text, reason):
+        case FailedComputation(text, reason):
             return {"uncomputable": text, "reason": reason}
         case OtherHead(text):
             return {"head": text}

@@ -74,7 +74,7 @@ class OtherAggregate:
 
 
 @dataclass(frozen=True)
-class Uncomputable:
+class FailedComputation:
     """A value that cannot be computed."""
 
     text: str
@@ -89,7 +89,7 @@ class OtherHead:
 
 
 Gap: TypeAlias = (
-    MissingRow | BlockingRow | FailedCondition | OtherAggregate | Uncomputable | OtherHead
+    MissingRow | BlockingRow | FailedCondition | OtherAggregate | FailedComputation | OtherHead
 )
 
 

@@ -14,6 +14,7 @@ from itertools import count
 from tidelog.logic import program as p
 from tidelog.proof.gaps import (
     BlockingRow,
+    FailedComputation,
     FailedCondition,
     Gap,
     HeldStep,
@@ -22,7 +23,6 @@ from tidelog.proof.gaps import (
     OtherHead,
     RowHeld,
     RuleGap,
-    Uncomputable,
     WhyNot,
 )
 from tidelog.proof.rules import ProofRule, named_columns
@@ -151,7 +151,7 @@ class GapSearch:
     def _gap(self, goal: p.Literal, known: Assignment, failure: FunctorFailure | None) -> Gap:
         text = self._words.literal(goal, known)
         if failure is not None:
-            return Uncomputable(text, str(failure))
+            return FailedComputation(text, str(failure))
         match goal:
             case p.Atom(relation, negated=False):
                 pattern = self._steps.pattern(goal, known)

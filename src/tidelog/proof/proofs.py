@@ -40,7 +40,8 @@ class Proofs:
             if not state.has(relation, row):
                 text = Words(self._program).row(relation, row)
                 raise UsageError(
-                    f"{text} is not in `{relation}`\n  help: `why_not` says what is missing"
+                    f"{text} is not in `{relation}`"
+                    "\n  help: `why_not`, or `tidelog why --not`, says what is missing"
                 )
             return ProofSearch(state).prove(relation, row)
 

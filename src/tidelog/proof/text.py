@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from tidelog.proof.gaps import (
     BlockingRow,
+    FailedComputation,
     FailedCondition,
     Gap,
     HeldStep,
@@ -26,7 +27,6 @@ from tidelog.proof.gaps import (
     OtherHead,
     RowHeld,
     RuleGap,
-    Uncomputable,
     WhyNot,
 )
 from tidelog.proof.tree import Absence, AggregateTaken, ConditionHeld, Premise, Proof, ProofStep
@@ -163,7 +163,7 @@ def gap_lines(gap: Gap) -> list[str]:
         case OtherAggregate(text, wanted, value_text):
             has = "it has no value" if value_text is None else f"it is {value_text}"
             return [f"{text}   {has}, not {wanted}"]
-        case Uncomputable(text, reason):
+        case FailedComputation(text, reason):
             return [f"{text}   cannot be computed: {reason}"]
         case OtherHead(text):
             return [f"{text}   is another head"]
