@@ -52,8 +52,13 @@ class Recompute(Strategy):
         self._names = layer.relations
         self._program = layer.recompute
         self._private = catalog.nested(layer.recompute.program)
-        made = (strategy_of(self._private, inner) for inner in layer.recompute.program.layers)
-        self._strategies = [strategy for strategy in made if strategy is not None]
+        self.private_layers = [
+            (inner, strategy)
+            for inner in layer.recompute.program.layers
+            if (strategy := strategy_of(self._private, inner)) is not None
+        ]
+        """The layers of the program with their strategies, from the lowest up."""
+        self._strategies = [strategy for _, strategy in self.private_layers]
         for strategy in self._strategies:
             if isinstance(strategy, Elastic):
                 strategy.budget = None  # rounds only insert: an update is never the longer way

@@ -1,4 +1,4 @@
-"""What a proof needs to know about the state of a database: the interface, and the plain way.
+"""What a proof needs to know about the state of a database, found in the plain way.
 
 `StateRows` answers from the readers of an engine. `StoredRows` (proof/stored.py) adds what only the
 kernel has: levels, and joins that start from one row.
@@ -7,12 +7,13 @@ kernel has: levels, and joins that start from one row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidelog.engine.reads import Reader
 from tidelog.logic.program import Program
 from tidelog.proof.rules import ProofRule
 from tidelog.reference.solve import Assignment, Solver
+from tidelog.source import Span
 from tidelog.values.types import Row
 
 
@@ -48,7 +49,7 @@ class StateRows:
         """Return whether a transaction has inserted the row."""
         return self._engine.is_given(relation, row)
 
-    def fact_span(self, relation: str, row: Row) -> Any:
+    def fact_span(self, relation: str, row: Row) -> Span | None:
         """Return where the program states a row; None if it does not."""
         found = self._facts.get((relation, row))
         return None if found is None else found.span

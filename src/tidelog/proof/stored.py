@@ -10,7 +10,7 @@ proof it is evaluated once more (maintain/recompute.py), and stays until the pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -21,11 +21,15 @@ from tidelog.join.derivations import DerivationJoin
 from tidelog.kernel.marks import ALIVE
 from tidelog.logic import program as p
 from tidelog.logic.program import Program
+from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.recompute import Recompute
+from tidelog.maintain.strategy import Strategy
 from tidelog.plan.lower import lower_body
+from tidelog.plan.lowered import Layer
 from tidelog.proof.facts import StateRows
 from tidelog.proof.rules import ProofRule, joinable
 from tidelog.reference.solve import Assignment
+from tidelog.runtime.interrupts import Interrupts
 from tidelog.store.catalog import Catalog
 from tidelog.store.domain import DomainOverflow
 from tidelog.store.run import Words
@@ -102,14 +106,20 @@ class StoredRows(StateRows):
         strategy = self._recomputed.get(relation)
         if strategy is None:
             return self._main
+        meter = self._main.meter
         while strategy not in self._evaluated:
-            try:
-                self._evaluated[strategy] = self._open.enter_context(strategy.evaluated())
-            except DomainOverflow as overflow:
-                # A state that was just opened may have no room for values that are not stored.
-                overflow.domain.widen(overflow.ordinal, overflow.ordinal)
-                self._main.relayout()
-                self._packed.clear()
+            with Interrupts() as interrupts:
+                meter.interrupts = interrupts
+                meter.start()
+                try:
+                    self._evaluated[strategy] = self._open.enter_context(strategy.evaluated())
+                except DomainOverflow as overflow:
+                    # A state that was just opened may have no room for values that are not stored.
+                    self._open.close()
+                    self._evaluated.clear()
+                    self._packed.clear()
+                    overflow.domain.widen(overflow.ordinal, overflow.ordinal)
+                    self._main.relayout()
         return self._evaluated[strategy]
 
     def _stored(self, catalog: Catalog) -> frozenset[str]:
@@ -173,10 +183,21 @@ class StoredRows(StateRows):
         if relation not in self._leveled:
             catalog = self._catalog(relation)
             stratum = next(s for s in self.program.strata if relation in s.relations)
-            layers = (frozenset(la.relations) for la in catalog.lowered.layers if la.recursive)
+            layers = (
+                frozenset(layer.relations)
+                for layer, strategy in self._leveled_layers(catalog)
+                if isinstance(strategy, Elastic)
+            )
             whole = next((names for names in layers if names.issuperset(stratum.relations)), None)
             self._leveled[relation] = whole
         return self._leveled[relation]
+
+    def _leveled_layers(self, catalog: Catalog) -> Iterable[tuple[Layer, Strategy]]:
+        """Return the layers of a catalog with their strategies."""
+        if catalog is self._main:
+            return self._cache.engine.layers
+        recompute = next(s for s, found in self._evaluated.items() if found is catalog)
+        return recompute.private_layers
 
     # --- derivations ---
 
@@ -186,7 +207,8 @@ class StoredRows(StateRows):
         """Yield the values of the rule's variables with which it derives a row."""
         catalog = self._catalog(rule.relation)
         words = self._words(rule.relation, row)
-        if words is None:
+        if words is None:  # it is not stored, and has values that are in no stored row
+            yield from super().derivations(rule, row)
             return
         stored = self._stored(catalog)
         recursion = self._recursion(rule.relation) or frozenset()

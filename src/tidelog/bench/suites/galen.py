@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import statistics
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,11 +16,13 @@ from tidelog.bench.ours import all_facts, bootstrap, bootstrap_figure, change, d
 from tidelog.bench.report import ratio_text
 
 if TYPE_CHECKING:
+    from tidelog.database.database import Database
     from tidelog.logic.program import Program
     from tidelog.values.types import Row
 
 FILES = ("galen/galen.dl", "galen/facts.zip")
 TEN, HUB, MANY = "ten facts", "hub fact", "many facts"
+WHY, SLOWEST_WHY = "proof of a row, median", "proof of a row, slowest"
 HOW = ("deleted", "inserted")
 
 
@@ -43,6 +47,7 @@ def _measure(request: Request) -> Iterator[Figure]:
     program, facts = read_galen(request.folder("galen"), request.is_full)
     database, whole = bootstrap(program, facts)
     yield bootstrap_figure(database, whole)
+    yield from _proofs(database)
     pool = all_facts(facts)
     rounds = 50 if request.is_full else 5
     changes = delete_and_insert(database, pool, 10, rounds, seed=11)
@@ -56,6 +61,26 @@ def _measure(request: Request) -> Iterator[Figure]:
         ):
             note = f"{len(chosen):,} of them; {ratio_text(seconds / whole)} the bootstrap"
             yield Figure(f"{what} {how}", seconds, note=note)
+
+
+def _proofs(database: Database) -> Iterator[Figure]:
+    """Measure `why` of random derived rows, of p and q alike."""
+    from tidelog.database.database import kernel_of
+
+    catalog = kernel_of(database).catalog
+    rng = random.Random(13)
+    seconds, sizes = [], []
+    for name in ("p", "q"):
+        words = catalog.relations[name].rows()
+        chosen = [rng.randrange(words.shape[1]) for _ in range(100)]
+        for row in catalog.decode(name, words[:, chosen].copy()):
+            start = time.perf_counter()
+            proof = database.why(name, row)
+            seconds.append(time.perf_counter() - start)
+            sizes.append(sum(1 for _ in proof.nodes()))
+    slowest = sorted(seconds[len(seconds) // 10 :])  # the first ones plan the rules
+    yield Figure(WHY, statistics.median(slowest), note=f"of {statistics.median(sizes):.0f} rows")
+    yield Figure(SLOWEST_WHY, slowest[-1], note=f"up to {max(sizes)} rows")
 
 
 def _share(what: str, limit: float) -> Target:
@@ -88,6 +113,7 @@ SUITE = Suite(
             " GB",
             lambda found: found.figure("bootstrap").peak_bytes / 1e9,
         ),
+        Target(SLOWEST_WHY, 50.0, " ms", lambda found: 1000 * found.seconds(SLOWEST_WHY)),
         _share(f"{TEN}, median", 0.3),
         _share(f"{TEN}, p99", 2.0),
         *(_times_bootstrap(f"{what} {how}") for what in (HUB, MANY) for how in HOW),
