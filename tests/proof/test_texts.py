@@ -225,6 +225,20 @@ def test_strategies(strategy: dict[str, str]) -> None:
         checker.check_missing(db.why_not(name, (8,) * len(row)), name, (8,) * len(row))
 
 
+def test_virtual_views() -> None:
+    virtual = '.view p(virtual=true) .view later(virtual=true) .view grown(strategy="recompute")'
+    rows = [(1, 2), (2, 3), (3, 1), (4, 9), (5, 4)]
+    db = tidelog.Database(STRATEGIES + virtual, facts={"r": rows, "p": [(7, 1)]})
+    assert db.memory["later"] == 0
+    checker = ProofChecker(db.program, {"r": rows, "p": [(7, 1)]}, "reference")
+    for name in ("p", "later", "some"):
+        found = list(db.view(name))
+        assert found
+        for row in found:
+            checker.check(db.why(name, row), name, row)
+        checker.check_missing(db.why_not(name, (8,) * len(row)), name, (8,) * len(row))
+
+
 # --- the command line ---------------------------------------------------------------------------
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tidelog.cli.compiling import compile_first
 from tidelog.cli.progress import shown_progress
+from tidelog.cli.run import read_given
 from tidelog.database.core import Options
 from tidelog.database.database import open_database
 from tidelog.errors import ProgramError, UsageError
-from tidelog.cli.run import read_given
 from tidelog.io.parameters import check_parameters
 from tidelog.logic.program import Program
 from tidelog.values.types import Row

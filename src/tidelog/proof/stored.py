@@ -86,6 +86,7 @@ class StoredRows(StateRows):
         self._leveled: dict[str, frozenset[str] | None] = {}
         self._stored_in: dict[Catalog, frozenset[str]] = {}
         self._packed: dict[tuple[str, Row], Words | None] = {}
+        self._stamp = self._main.stamp
         self._open = ExitStack()
 
     def __enter__(self) -> StoredRows:
@@ -117,7 +118,6 @@ class StoredRows(StateRows):
                     # A state that was just opened may have no room for values that are not stored.
                     self._open.close()
                     self._evaluated.clear()
-                    self._packed.clear()
                     overflow.domain.widen(overflow.ordinal, overflow.ordinal)
                     self._main.relayout()
         return self._evaluated[strategy]
@@ -137,6 +137,9 @@ class StoredRows(StateRows):
 
     def _words(self, relation: str, row: Row) -> Words | None:
         """Return a row as it is stored; None if one of its values is in no row."""
+        if self._main.stamp is not self._stamp:  # layouts may have changed
+            self._packed.clear()
+            self._stamp = self._main.stamp
         key = (relation, row)
         if key not in self._packed:
             self._packed[key] = self._pack(relation, row)
