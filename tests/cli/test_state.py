@@ -52,7 +52,7 @@ def state(tmp_path: Path) -> Path:
 def test_info(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("info", state) == 0
     said = capsys.readouterr().out
-    assert "format 3, written by Tidelog" in said
+    assert "format 4, written by Tidelog" in said
     assert "epoch      3; retained since 0" in said
     assert "3 epochs to replay" in said
     assert "  edge   1 rows in the snapshot" in said

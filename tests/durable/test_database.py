@@ -196,9 +196,9 @@ def test_an_unknown_format(tmp_path: Path) -> None:
     tidelog.Database(REACH, path=tmp_path).close()
     manifest = tmp_path / "MANIFEST"
     text = manifest.read_text()
-    manifest.write_text(text.replace("tidelog state 3 ", "tidelog state 27 ", 1))
+    manifest.write_text(text.replace("tidelog state 4 ", "tidelog state 27 ", 1))
     with pytest.raises(
-        tidelog.StateError, match="has format 27; this version of Tidelog reads formats 1 to 3"
+        tidelog.StateError, match="has format 27; this version of Tidelog reads formats 1 to 4"
     ):
         tidelog.Database(REACH, path=tmp_path)
 

@@ -61,7 +61,7 @@ class Comparison:
         self._prepare(kernel)
         fresh = Fresh(program, given, self._strategies)
         state = fresh.state(given)
-        _compare_contents(kernel, contents, "at first")
+        compare_contents(kernel, contents, "at first")
         _compare_levels(kernel, state, levels_and_counts(program, given), "at first")
         for number, epoch in enumerate(case.epochs):
             inserted = {n: set(adds) - set(removes) for n, (adds, removes) in epoch.items()}
@@ -77,22 +77,22 @@ class Comparison:
             except tidelog.DataError:
                 self.seen["epochs that fail"] += 1
                 must_fail(partial(kernel.apply, inserted, deleted))
-                _compare_contents(kernel, contents, f"after the failed {where}")
-                _compare_state(kernel, state, f"after the failed {where}")
+                compare_contents(kernel, contents, f"after the failed {where}")
+                compare_state(kernel, state, f"after the failed {where}")
                 kernel.check()
                 continue
             effects = kernel.apply(inserted, deleted)
             self._observe(kernel)
-            _compare_changes(effects, contents, after, where)
+            compare_changes(effects, contents, after, where)
             assert effects.ignored == _ignored(given, inserted, deleted), f"ignored, {where}"
-            _compare_contents(kernel, after, where)
+            compare_contents(kernel, after, where)
             given, contents = new, after
             assert all(kernel.given_count(n) == len(rows) for n, rows in given.items()), where
             state = fresh.state(given)
-            _compare_state(kernel, state, where)
+            compare_state(kernel, state, where)
             kernel.check()
         _compare_levels(kernel, state, levels_and_counts(program, given), "at last")
-        _compare_state(self._kernel(program, given), state, "in an engine of its own")
+        compare_state(self._kernel(program, given), state, "in an engine of its own")
 
     def _start(self, program: Program, given: Given) -> tuple[KernelEngine, Contents] | None:
         """Return the kernel on these facts, and what it must hold; None if both refuse them."""
@@ -138,12 +138,12 @@ class Fresh:
         return {name: self._engine.levels_and_counts(name) for name in given}
 
 
-def _compare_contents(kernel: KernelEngine, expected: Contents, where: str) -> None:
+def compare_contents(kernel: KernelEngine, expected: Contents, where: str) -> None:
     for name, rows in expected.items():
         assert kernel.rows(name) == rows, f"rows of {name}, {where}"
 
 
-def _compare_state(kernel: KernelEngine, expected: Mapping[str, State], where: str) -> None:
+def compare_state(kernel: KernelEngine, expected: Mapping[str, State], where: str) -> None:
     for name, state in expected.items():
         assert kernel.levels_and_counts(name) == state, f"levels and counts of {name}, {where}"
 
@@ -171,7 +171,7 @@ def _compare_levels(
                 assert state[name] == expected[name], f"levels and counts of {name}, {where}"
 
 
-def _compare_changes(effects: Effects, before: Contents, after: Contents, where: str) -> None:
+def compare_changes(effects: Effects, before: Contents, after: Contents, where: str) -> None:
     for name, rows in after.items():
         change = effects.changes.get(name)
         gained = change.inserted if change else frozenset()

@@ -121,6 +121,22 @@ def test_another_program_is_refused_or_rebuilt(spark: Any, tmp_path: Path) -> No
         pipeline.run(spark)
 
 
+def test_another_program_is_migrated(spark: Any, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("edge/a", "1,2\n2,3\n")
+    source = folder.source("edge", "csv")
+    folder.run(spark, source)
+    other = PROGRAM.replace("reach(x, y), edge(y, z)", "reach(x, y), edge(y, z), z > 3")
+    sinks = folder.sinks()
+    keys: dict[str, Any] = {"on_program_change": "migrate", "sources": [source], "sinks": sinks}
+    with Pipeline(other, state=tmp_path / "state", **keys) as pipeline:
+        pipeline.run(spark)
+        assert set(pipeline.database.view("reach")) == {(1, 2), (2, 3)}
+        assert pipeline.database.opened is not None and pipeline.database.opened.migrated
+        for sink in sinks:  # those of changes as well: they have the epoch of the migration
+            folder.check_sink(sink, pipeline.database)
+
+
 def test_an_epoch_that_cannot_be_computed_changes_nothing(spark: Any, tmp_path: Path) -> None:
     program = ".decl p(x: number)\n.decl q(x: number)\nq(1 / x) :- p(x).\n"
     folder = Folder(tmp_path, program)

@@ -13,7 +13,14 @@ from tidelog.database.database import Database, open_database
 from tidelog.database.transaction import Transaction
 from tidelog.engine.report import EpochReport
 from tidelog.errors import FactsError, did_you_mean
-from tidelog.io.changes import epoch_files, format_changes, list_epochs, read_changes
+from tidelog.io.changes import (
+    RULES,
+    epoch_files,
+    format_changes,
+    list_epochs,
+    read_changes,
+    read_rule_changes,
+)
 from tidelog.io.facts import facts_path, read_facts
 from tidelog.io.parameters import check_parameters
 from tidelog.io.results import OutputPlan
@@ -48,6 +55,7 @@ def run_program(
         _report_late(*reports[-1])
         for folder in epoch_folders:
             changes = _apply_epoch(database, folder)
+            program = database.program
             for name in program.outputs:
                 relation = program.relations[name]
                 change = changes.changes[name]
@@ -86,7 +94,12 @@ def _apply_epoch(database: Database, folder: Path) -> Transaction:
     program = database.program
     tx = database.transaction()
     with tx:
-        for name, file in epoch_files(folder).items():
+        files = epoch_files(folder)
+        if RULES in files and RULES not in program.relations:
+            tx.change_rules(read_rule_changes(files.pop(RULES)))
+            program = tx.program
+            check_parameters(program)
+        for name, file in files.items():
             if name not in program.relations:
                 reason = f"the program does not declare a relation `{name}`"
                 hint = did_you_mean(name, program.relations)

@@ -73,6 +73,7 @@ class DatabaseCore:
             self.state_writer = open_state(
                 options.files, options.settings, kernel, given, options.first_epoch
             )
+            self.program = kernel.program  # that of the files, if it is the same
         else:
             self.engine = _engine(program, given, options)
         self.epoch = 0 if self.state_writer is None else self.state_writer.epoch
@@ -125,14 +126,20 @@ class DatabaseCore:
         inserted: Mapping[str, Requested],
         deleted: Mapping[str, Requested],
         interrupts: Interrupts,
+        program: Program | None = None,
     ) -> Effects:
-        """Commit an epoch."""
+        """Commit an epoch, which can change the program."""
+        if program is not None and self.triggers is not None:
+            self.triggers.check(program)
         writer = self.state_writer
         with self.reading:
             self._committing = True
             try:
-                effects = self.engine.apply(inserted, deleted, interrupts)
+                effects = self.engine.apply(inserted, deleted, interrupts, program)
                 self.epoch += 1
+                if program is not None:
+                    self.program = program
+                    self._row_readers.clear()
             except BaseException as error:
                 if writer is not None and writer.epoch != self.epoch:
                     writer.lost(error)

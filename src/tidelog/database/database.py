@@ -55,10 +55,11 @@ class Database:
     With a `path` the database is durable: its state is in the files of that folder, and the next
     `Database` with this path opens it again. `durability` says when a commit returns
     (persist/settings.py), `retain_epochs` and `retain_seconds` how far `at` and `changes` can go
-    back, `on_program_change` what happens if the files are of another program: "refuse" or
-    "rebuild". `strategy` forces strategies, by relation, as `.view` directives do; one that cannot
-    maintain its relation is a UsageError. `memory_limit` (such as "2GB", of the whole process),
-    `time_limit` (seconds) and `level_limit` (of a recursion) end an epoch with a LimitError.
+    back, `on_program_change` what happens if the files are of another program: "refuse",
+    "migrate" or "rebuild". `strategy` forces strategies, by relation, as `.view` directives do; one
+    that cannot maintain its relation is a UsageError. `memory_limit` (such as "2GB", of the whole
+    process), `time_limit` (seconds) and `level_limit` (of a recursion) end an epoch with a
+    LimitError.
     """
 
     def __init__(
@@ -110,6 +111,24 @@ class Database:
     def transaction(self) -> Transaction:
         """Return a transaction, to be used in a `with` statement. One can be open at a time."""
         return Transaction(self._core)
+
+    def add_rules(self, text: str) -> Transaction:
+        """Add rules, facts, declarations and directives, as an epoch; return its transaction.
+
+        Raises ProgramError, and leaves everything as it was, if there is a mistake in them.
+        """
+        with self.transaction() as transaction:
+            transaction.add_rules(text)
+        return transaction
+
+    def drop_rules(self, text: str) -> Transaction:
+        """Drop statements of the program, as an epoch; return its transaction.
+
+        The text of a statement says which one it is; spaces, line ends and comments do not matter.
+        """
+        with self.transaction() as transaction:
+            transaction.drop_rules(text)
+        return transaction
 
     def view(self, name: str) -> View:
         """Return a relation to read from: the committed rows, given and derived."""

@@ -14,7 +14,7 @@ from tidelog.engine.reads import Reader
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.engine.tree_reads import stored_rows
 from tidelog.logic.program import Program, Relation
-from tidelog.persist.history import past_relation, view_parts
+from tidelog.persist.history import past_relation, view_parts, while_declared
 from tidelog.store.catalog import Catalog
 from tidelog.store.codec import Codec
 from tidelog.store.relation import StoredRelation
@@ -62,7 +62,8 @@ class Past:
         name, catalog = relation.name, self._catalog
         past = self._views.get(name)
         if past is None:
-            past = past_relation(name, stored_rows(catalog, relation), self._records(self.epoch))
+            records = while_declared(name, self.epoch, self._records(self.epoch))
+            past = past_relation(name, stored_rows(catalog, relation), records)
             self._views[name] = past
         return StoredReader(catalog.codec, past, relation)
 

@@ -13,8 +13,9 @@ from tidelog.engine.protocol import Ignored, NetChange, Requested
 from tidelog.engine.reads import Reader
 from tidelog.errors import UsageError
 from tidelog.io.columns import CheckedTable
-from tidelog.io.tabular import Records
+from tidelog.io.tabular import Records, RowReader
 from tidelog.logic.program import Program, Relation
+from tidelog.logic.rule_changes import RuleChange, changed_program
 from tidelog.runtime.interrupts import Interrupts
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ class Transaction:
 
     def __init__(self, core: DatabaseCore) -> None:
         self._core = core
+        self._program: Program | None = None
         self._inserted: dict[str, Requested] = {}
         self._deleted: dict[str, Requested] = {}
         self._open = self._used = False
@@ -46,10 +48,41 @@ class Transaction:
         """Delete rows from the given rows of a relation. Derived rows are updated at the commit."""
         self._collect(self._deleted, relation, rows)
 
+    def add_rules(self, text: str) -> None:
+        """Add rules, facts, declarations and directives to the program, from this epoch on.
+
+        Raises ProgramError, and adds nothing, if there is a mistake in them.
+        """
+        self.change_rules(RuleChange.of(added=text))
+
+    def drop_rules(self, text: str) -> None:
+        """Drop statements from the program, from this epoch on; their text says which.
+
+        Raises ProgramError, and drops nothing, if the program does not have them.
+        """
+        self.change_rules(RuleChange.of(dropped=text))
+
+    def change_rules(self, change: RuleChange) -> None:
+        """Drop and add statements at once; only the result has to be a program."""
+        self._check_open()
+        self._program = changed_program(self.program, change)
+
+    @property
+    def program(self) -> Program:
+        """The program with the changes that the transaction makes."""
+        return self._program or self._core.program
+
+    def _reader(self, relation: str) -> RowReader:
+        """Return the reader of rows for a relation, which may be declared in this transaction."""
+        program = self._program
+        if program is None or relation in self._core.program.relations:
+            return self._core.row_reader(relation)
+        return RowReader(program.relation(relation), program.records)
+
     def _collect(self, into: dict[str, Requested], relation: str, rows: Any) -> None:
         if not self._open:
             self._check_open()
-        checked = self._core.row_reader(relation).rows(rows)
+        checked = self._reader(relation).rows(rows)
         held = into.get(relation)
         if held is None and isinstance(checked, CheckedTable):
             into[relation] = checked  # it stays in columns, unless more rows follow
@@ -83,7 +116,7 @@ class Transaction:
         try:
             if kind is None:
                 with Interrupts() as interrupts:
-                    effects = self._core.commit(*self._requested(), interrupts)
+                    effects = self._core.commit(*self._requested(), interrupts, self._program)
                     epoch = self._core.epoch
                     self._changes = _Changes(self._core.program, effects.changes)
                     self._ignored, self._late = effects.ignored, effects.late

@@ -31,6 +31,7 @@ from tidelog.database.view import Change, Rows
 from tidelog.durable.deliveries import DeadLetter, DeliveryFile
 from tidelog.engine.protocol import NetChange
 from tidelog.errors import UsageError
+from tidelog.logic.program import Program
 from tidelog.persist.history import check_retained
 from tidelog.persist.state_writer import StateWriter
 from tidelog.runtime.retry import Clock, Retry
@@ -234,6 +235,15 @@ class Triggers:
             handle.deliveries.close()
 
     # --- an epoch ---
+
+    def check(self, program: Program) -> None:
+        """Raise UsageError if a new program does not declare what a trigger watches."""
+        for view in (handle.deliveries.spec.view for handle in self._handles):
+            if view not in program.relations:
+                raise UsageError(
+                    f"a trigger watches `{view}`, so its declaration cannot be dropped"
+                    "\n  help: remove the trigger first"
+                )
 
     def committed(self, epoch: int, changes: Mapping[str, NetChange]) -> None:
         """Add the events of an epoch that has just committed. No row is decoded here."""

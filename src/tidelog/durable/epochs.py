@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,6 +87,17 @@ def _description(relation: str, role: Role, biases: tuple[int, ...], bits: tuple
     return ",".join(map(_to_json, (relation, role, biases, bits)))
 
 
+class NewProgram(NamedTuple):
+    """The program from an epoch on."""
+
+    text: str
+    name: str
+    strategies: Mapping[str, str]
+    """How the relations that rules derive are maintained, for readers beside the writer."""
+    declared: tuple[str, ...]
+    """The relations that the program did not have before."""
+
+
 class EpochRecord(NamedTuple):
     """One epoch. A named tuple, because each commit makes one and they are cheap to make."""
 
@@ -95,6 +106,8 @@ class EpochRecord(NamedTuple):
     """When it was committed, in seconds since 1970."""
     changes: Sequence[PackedChange]
     entries: Sequence[Entries]
+    program: NewProgram | None = None
+    """The program from this epoch on, if the epoch has changed it."""
 
     def encode(self) -> bytes:
         """Return the payload of the record."""
@@ -113,9 +126,10 @@ class EpochRecord(NamedTuple):
             dictionaries.append(f"[{_to_json(str(entries.type))},{sizes}]")
             parts += (lengths.tobytes(), content.tobytes(), bytes(-content.nbytes % 8))
         time = round(self.time * _MICROSECONDS)  # the number of digits does not vary
+        program = "" if self.program is None else f',"program":{_to_json(self.program)}'
         head = (
             f'{{"epoch":{self.epoch},"time":{time},"changes":[{",".join(changes)}],'
-            f'"tables":[{",".join(dictionaries)}]}}\n'
+            f'"tables":[{",".join(dictionaries)}]{program}}}\n'
         ).encode()
         parts[0] = head + bytes(-len(head) % 8)
         return b"".join(parts)
@@ -123,7 +137,7 @@ class EpochRecord(NamedTuple):
     def with_views(self, views: EpochRecord) -> EpochRecord:
         """Return the whole epoch; this record is its given part, `views` its view part."""
         changes, entries = (*self.changes, *views.changes), (*self.entries, *views.entries)
-        return EpochRecord(self.epoch, views.time, changes, entries)
+        return EpochRecord(self.epoch, views.time, changes, entries, self.program)
 
     @classmethod
     def decode(cls, payload: memoryview, *views: memoryview) -> EpochRecord:
@@ -157,4 +171,9 @@ class EpochRecord(NamedTuple):
             numbers = take(lengths, np.int64)
             held = take(content, np.uint8 if text == "symbol" else np.int64)
             dictionaries.append(Entries(type_, first, count, numbers, held))
-        return cls(described["epoch"], described["time"] / _MICROSECONDS, changes, dictionaries)
+        program = None
+        if "program" in described:
+            text, name, strategies, declared = described["program"]
+            program = NewProgram(text, name, strategies, tuple(declared))
+        time = described["time"] / _MICROSECONDS
+        return cls(described["epoch"], time, changes, dictionaries, program)

@@ -16,7 +16,7 @@ from tidelog.errors import StateError
 
 NAME = "MANIFEST"
 _NEW = "MANIFEST.new"
-FORMAT = 3
+FORMAT = 4
 OLDEST_FORMAT = 1  # the oldest format that can be read
 FACTS_ARE_RULES = 3  # the first format in which given rows are stored without the program's facts
 _KNOWN = tuple(str(number) for number in range(OLDEST_FORMAT, FORMAT + 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -24,9 +24,9 @@ class FunctionalCheck:
     """Finds keys with two values, and says where both come from."""
 
     def __init__(
-        self, program: Program, catalog: Catalog, recomputed: Mapping[str, Recompute]
+        self, program: Program, catalog: Catalog, recomputed: Callable[[str], Recompute | None]
     ) -> None:
-        """Prepare lookups by key; `recomputed` has what is re-evaluated."""
+        """Prepare lookups by key; `recomputed` returns what re-evaluates a relation, if any."""
         self._program = program
         self._catalog = catalog
         self._recomputed = recomputed
@@ -74,7 +74,7 @@ class FunctionalCheck:
         words = self._catalog.pack(name, self._catalog.encode(name, [row]))
         if self._catalog.given[name].find(words).present[0]:
             return "a given fact"
-        recomputed = self._recomputed.get(name)
+        recomputed = self._recomputed(name)
         if recomputed is None:
             return self._derived(self._catalog, name, row, words)
         with recomputed.evaluated() as private:  # what its rules read exists only here

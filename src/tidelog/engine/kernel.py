@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.durable.epochs import NewProgram
 from tidelog.durable.extents import Arrays
 from tidelog.durable.saved import SavedSnapshot
 from tidelog.engine.arrow import ordinals_of
@@ -15,33 +17,34 @@ from tidelog.engine.changed_rows import ChangedRows
 from tidelog.engine.demand_reads import DemandReader
 from tidelog.engine.functional import FunctionalCheck
 from tidelog.engine.given import Encoded, Given, change_given, find_given, fit_given
+from tidelog.engine.probe import Probe, ProbedError
+from tidelog.engine.program_change import (
+    ProgramChange,
+    check_change,
+    functional_relations,
+    recomputed,
+    refuse_virtual,
+)
 from tidelog.engine.protocol import Answer, Effects, EpochObserver, NetChange, NoObserver, Requested
 from tidelog.engine.queries import Queries
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.retention import RetainedRelations
 from tidelog.engine.state import EngineState
 from tidelog.engine.stored_reads import StoredReader
+from tidelog.engine.strategy_choice import strategy_of
 from tidelog.engine.tree_reads import TreeReader, relation_reader
 from tidelog.errors import EvaluationError
 from tidelog.io.columns import CheckedTable
 from tidelog.kernel.compile_all import ensure_compiled
 from tidelog.logic.program import Program
-from tidelog.maintain.aggregations import class_of
-from tidelog.maintain.counting import Counting
-from tidelog.maintain.elastic import Elastic
-from tidelog.maintain.judging import Errors, Judging
-from tidelog.maintain.leapfrog import Leapfrog
-from tidelog.maintain.measured import MeasuredCounting, can_be_measured
+from tidelog.maintain.changed_layers import NewLayer
 from tidelog.maintain.recompute import Recompute
-from tidelog.maintain.semi_join import SemiJoin
 from tidelog.maintain.strategy import Strategy
-from tidelog.maintain.theta_tree import ThetaTree
 from tidelog.maintain.virtual import VirtualLayers
 from tidelog.plan.demand import bound_by_recursion
 from tidelog.plan.forced import NOTHING_FORCED
 from tidelog.plan.lowered import Layer
 from tidelog.plan.planned import planned
-from tidelog.plan.traces import NAME as LEAPFROG
 from tidelog.runtime.interrupts import Interrupts
 from tidelog.runtime.limits import Limits
 from tidelog.runtime.progress import Meter, Progress
@@ -76,42 +79,47 @@ class KernelEngine:
         `strategies` has strategies that are forced, by relation.
         """
         ensure_compiled()
-        self._program = program
         self._expects_updates = expects_updates
+        self._change: ProgramChange | None = None
         self.observer: EpochObserver = NoObserver()
         """It is called at the steps of each epoch."""
-        functional = frozenset(r.name for r in program.relations.values() if r.functional)
+        self._plan(program, strategies, codec, Meter(progress, limits))
+        if given is not None:
+            self.load(given)
+
+    def _plan(
+        self, program: Program, strategies: Mapping[str, str], codec: Codec | None, meter: Meter
+    ) -> None:
+        """Plan a program, and make its relations, without rows."""
+        self._program, self.forced = program, strategies
         codec = Codec(program.records) if codec is None else codec
-        self._catalog = Catalog(planned(program, strategies), codec, functional)
-        self._catalog.meter = Meter(progress, limits)
+        self._catalog = Catalog(planned(program, strategies), codec, functional_relations(program))
+        self._catalog.meter = meter
         virtual = VirtualLayers(self._catalog)
         self._strategies = [
             (layer, strategy)
             for layer in self._catalog.lowered.layers
             if (
-                strategy := _strategy(self._catalog, layer)
+                strategy := strategy_of(self._catalog, layer)
                 if layer.virtual is None
                 else virtual.strategy(layer)
             )
             is not None
         ]
         self._provers = virtual.provers
-        recomputed = {
-            name: strategy
-            for layer, strategy in self._strategies
-            if isinstance(strategy, Recompute)
-            for name in layer.relations
-        }
         self._retained = RetainedRelations(program, self._catalog)
-        self._functional = FunctionalCheck(program, self._catalog, recomputed)
+        self._functional = FunctionalCheck(program, self._catalog, self._recomputed)
         self.state = EngineState(program, self._catalog, self._strategies)
         """Captures and restores what is stored."""
+        self._names: Mapping[str, str] = {}
         self.last_epoch = EpochReport(0, 0.0, 0, 0, ())
         self._queries: Queries | None = None
         self._on_demand: Collection[str] = virtual.names
         """The relations that are computed when they are read."""
-        if given is not None:
-            self.load(given)
+
+    def restart(self, program: Program, strategies: Mapping[str, str]) -> None:
+        """Become an empty engine of another program."""
+        self._plan(program, strategies, None, self._catalog.meter)
 
     @classmethod
     def empty(
@@ -140,8 +148,17 @@ class KernelEngine:
 
     @property
     def program(self) -> Program:
-        """The program that is maintained."""
+        """The program that is maintained; in an epoch that changes it, the new one."""
         return self._program
+
+    @property
+    def new_program(self) -> NewProgram | None:
+        """The program from the epoch under way on, if that changes it: for the log."""
+        if self._change is None:
+            return None
+        program = self._program
+        declared = tuple(name for name in program.relations if name in self._change.new)
+        return NewProgram(program.text, program.name, self.state.strategies(), declared)
 
     @property
     def catalog(self) -> Catalog:
@@ -243,6 +260,9 @@ class KernelEngine:
                         ordinal = self._catalog.codec.encoder(constant.type)(constant.value)
                         domain.widen(ordinal, ordinal)
 
+    def _recomputed(self, name: str) -> Recompute | None:
+        return recomputed(self._strategies, name)
+
     def _run_layers(self, *, first: bool = False) -> tuple[LayerReport, ...]:
         """Bootstrap or update all layers; return what they did."""
         meter, layers = self._catalog.meter, []
@@ -261,7 +281,8 @@ class KernelEngine:
             inserted = deleted = 0
             for name in layer.relations:
                 relation = stored[name]
-                inserted += relation.stored if first else relation.delta.inserted.shape[1]
+                is_new = first or isinstance(strategy, NewLayer)
+                inserted += relation.stored if is_new else relation.delta.inserted.shape[1]
                 deleted += relation.delta.deleted.shape[1]
             choice, end = strategy.choice, time.perf_counter()
             layers.append(
@@ -280,11 +301,18 @@ class KernelEngine:
         inserted: Mapping[str, Requested],
         deleted: Mapping[str, Requested],
         interrupts: Interrupts | None = None,
+        program: Program | None = None,
     ) -> Effects:
-        """Commit one epoch; an exception leaves everything as it was."""
+        """Commit one epoch; an exception leaves everything as it was.
+
+        It can change the program: the net changes include those that the new rules lead to.
+        """
         if interrupts is None:
             with Interrupts() as own:
-                return self.apply(inserted, deleted, own)
+                return self.apply(inserted, deleted, own, program)
+        if program is not None:
+            with self._changing(program):
+                return self.apply(inserted, deleted, interrupts)
         start = time.perf_counter()
         catalog = self._catalog
         catalog.meter.interrupts = interrupts
@@ -318,6 +346,46 @@ class KernelEngine:
         )
         return Effects(effects, found.ignored, late)
 
+    @contextmanager
+    def _changing(
+        self, program: Program, strategies: Mapping[str, str] | None = None
+    ) -> Iterator[None]:
+        """Let the epoch in this block change the program; an exception puts the old one back.
+
+        `strategies` are forced in place of those that the caller of the engine asks for.
+        """
+        old, catalog = self._program, self._catalog
+        check_change(old, program, {name: self.given_count(name) for name in old.relations})
+        if strategies is None:
+            strategies = {n: s for n, s in self.forced.items() if n in program.relations}
+        lowered = planned(program, strategies)
+        refuse_virtual(catalog.lowered, lowered)
+        catalog.codec.add_records(program.records)
+        before = (old, self._strategies, self._retained, self._functional)
+        checked = functional_relations(program)
+        change = ProgramChange(catalog, self._strategies, lowered, checked, strategy_of)
+        try:
+            self._change = change
+            self._program, self._strategies = program, change.layers
+            self._retained = RetainedRelations(program, catalog)
+            self._functional = FunctionalCheck(program, catalog, self._recomputed)
+            self.state.now_of(program, change.layers, {})
+            change.fit()
+            self._fit_constants()
+            catalog.relayout()
+            yield
+        except BaseException:
+            self._abort()
+            change.undo()
+            self._program, self._strategies, self._retained, self._functional = before
+            self.state.now_of(old, self._strategies, self._names)
+            raise
+        finally:
+            self._change, self._queries = None, None
+        change.finish()
+        self._strategies, self._names = change.final, change.names
+        self.state.now_of(program, self._strategies, self._names)
+
     def apply_ordinals(self, encoded: Encoded) -> tuple[LayerReport, ...]:
         """Commit one epoch of given rows, as columns of ordinals; return what each layer did."""
         with Interrupts() as interrupts:
@@ -331,13 +399,13 @@ class KernelEngine:
         it. So rules can answer a question at the cost of an epoch of that size.
         """
         catalog, observer = self._catalog, self.observer
-        self.observer = found = _Probe(catalog, views)
+        self.observer = found = Probe(catalog, views)
         try:
             with Interrupts() as interrupts:
                 catalog.meter.interrupts = interrupts
                 encoded = {name: (rows, catalog.no_ordinals[name]) for name, rows in given.items()}
                 self._run_epoch(encoded, report_ignored=False)
-        except _ProbedError:
+        except ProbedError:
             return found.rows
         finally:
             self.observer = observer
@@ -355,12 +423,19 @@ class KernelEngine:
         """Make a restored engine ready for updates, when the dictionaries are complete."""
         self.state.resume(saved)
 
-    def replay(self, encoded: Encoded, epoch: int) -> None:
-        """Commit the given rows of a log, as columns of ordinals, up to an epoch."""
+    def replay(self, encoded: Encoded, epoch: int, new: NewProgram | None = None) -> None:
+        """Commit the given rows of a log, as columns of ordinals, up to an epoch.
+
+        The epoch may have changed the program.
+        """
         meter = self._catalog.meter
+        changing: AbstractContextManager[None] = nullcontext()
+        if new is not None:
+            changing = self._changing(Program.parse(new.text, new.name), new.strategies)
         with Interrupts() as interrupts, meter.unlimited():
             meter.interrupts = interrupts
-            self._run_epoch(encoded, report_ignored=False)
+            with changing:
+                self._run_epoch(encoded, report_ignored=False)
         self.last_epoch = self.last_epoch._replace(epoch=epoch)
 
     def _run_epoch(
@@ -390,7 +465,11 @@ class KernelEngine:
                     self.observer.given()
                     is_announced = True  # a wider domain does not change the given rows
                 change_given(catalog, found.places)
+                if self._change is not None:
+                    self._change.start()
                 layers = self._run_layers()
+                if self._change is not None:
+                    self._change.complete()
                 if catalog.checked:
                     self._functional.check(new_only=True)
                 effects = self._effects()
@@ -516,43 +595,3 @@ class KernelEngine:
                 # was just opened may have no room for them.
                 overflow.domain.widen(overflow.ordinal, overflow.ordinal)
                 self._catalog.relayout()
-
-
-class _ProbedError(Exception):
-    """Undoes the epoch of a probe."""
-
-
-class _Probe(NoObserver):
-    """Records which rows an epoch inserts into views, and undoes the epoch."""
-
-    def __init__(self, catalog: Catalog, views: Collection[str]) -> None:
-        self._catalog, self._views = catalog, views
-        self.rows: dict[str, Array] = {}
-
-    def computed(self) -> None:
-        """Record the rows, and end the epoch."""
-        for name in self._views:
-            relation = self._catalog.relations[name]
-            self.rows[name] = relation.ordinals(relation.delta.inserted)
-        raise _ProbedError
-
-
-def _strategy(catalog: Catalog, layer: Layer) -> Strategy | None:
-    """Return the strategy that maintains a layer; None if its relations have no rules."""
-    if layer.recompute is not None:
-        return Recompute(catalog, layer, _strategy)
-    if layer.aggregation is not None:
-        return class_of(layer.aggregation)(catalog, layer.aggregation)
-    if not layer.rules:
-        return None
-    if layer.judges:
-        return (Judging if layer.errors_of is None else Errors)(catalog, layer)
-    if layer.tree is not None:
-        return ThetaTree(catalog, layer)
-    if layer.semi_join is not None:
-        return SemiJoin(catalog, layer)
-    if layer.strategy == LEAPFROG:
-        return Leapfrog(catalog, layer)
-    if not layer.recursive and layer.strategy is None and any(map(can_be_measured, layer.rules)):
-        return MeasuredCounting(catalog, layer)
-    return (Elastic if layer.recursive else Counting)(catalog, layer)

@@ -11,7 +11,7 @@ from tidelog.engine.reads import Reader, SetReader
 from tidelog.engine.report import EpochReport
 from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import Records
-from tidelog.logic.program import Relation
+from tidelog.logic.program import Program, Relation
 from tidelog.logic.signs import Signs
 from tidelog.runtime.interrupts import Interrupts
 from tidelog.values.types import Row
@@ -150,10 +150,13 @@ class Engine(Protocol):
         inserted: Mapping[str, Requested],
         deleted: Mapping[str, Requested],
         interrupts: Interrupts | None = None,
+        program: Program | None = None,
     ) -> Effects:
         """Commit one epoch. No row is both inserted and deleted, unless both are tables.
 
         A row that is in both tables stays as it was. An exception leaves everything as it was.
+
+        With `program` the epoch changes the program.
 
         `interrupts` are raised where the epoch can still be undone. Later ones are left to the
         caller, because the epoch is committed.

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Set
 from contextlib import nullcontext
 
+from tidelog.engine.program_change import check_change
 from tidelog.engine.protocol import Answer, Effects, Ignored, NetChange, Requested
 from tidelog.engine.reads import SetReader
 from tidelog.engine.report import EpochReport, LayerReport
@@ -74,17 +75,23 @@ class ReferenceEngine:
         inserted: Mapping[str, Requested],
         deleted: Mapping[str, Requested],
         interrupts: Interrupts | None = None,
+        program: Program | None = None,
     ) -> Effects:
-        """Commit one epoch: change the given rows, evaluate, and compare."""
+        """Commit one epoch: change the given rows and the program, evaluate, and compare."""
         start = time.perf_counter()
-        given = dict(self._given)
+        none: frozenset[Row] = frozenset()
+        if program is None:
+            program, given = self._program, dict(self._given)
+        else:
+            check_change(self._program, program, {n: len(r) for n, r in self._given.items()})
+            given = {name: self._given.get(name, none) for name in program.relations}
         ignored, late = {}, {}
         more = less = 0
         for name in dict.fromkeys([*inserted, *deleted]):
             adds, removes = frozenset(inserted.get(name, ())), frozenset(deleted.get(name, ()))
             adds, removes = adds - removes, removes - adds
-            if name in self._program.retained:
-                old, expired = retained(self._program.retained[name], given[name], adds)
+            if name in program.retained:
+                old, expired = retained(program.retained[name], given[name], adds)
                 adds, removes = adds - old, removes | expired
                 late.update({name: len(old)} if old else {})
             unused = Ignored(frozenset(adds & given[name]), frozenset(removes - given[name]))
@@ -94,13 +101,14 @@ class ReferenceEngine:
             less += len(removes) - len(unused.deleted)
             given[name] = (given[name] - removes) | adds
         with nullcontext() if interrupts is None else interrupts.allowed():
-            rows = evaluate(self._program, given)  # raises before anything is changed
+            rows = evaluate(program, given)  # raises before anything is changed
         changes = {
-            name: NetChange(after - self._rows[name], self._rows[name] - after)
+            name: NetChange(after - before, before - after)
             for name, after in rows.items()
-            if after != self._rows[name]
+            if after != (before := self._rows.get(name, none))
         }
-        derived = [net for name, net in changes.items() if name in self._program.derived]
+        derived = [net for name, net in changes.items() if name in program.derived]
+        self._program = program
         self.last_epoch = self._report(
             self.last_epoch.epoch + 1,
             time.perf_counter() - start,

@@ -8,7 +8,7 @@ the statistics of the strategies. Strategies rebuild everything else from the re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -76,6 +76,20 @@ class EngineState:
         self, program: Program, catalog: Catalog, strategies: Sequence[tuple[Layer, Strategy]]
     ) -> None:
         self._program, self._catalog, self._strategies = program, catalog, strategies
+        self._names: Mapping[str, str] = {}
+
+    def now_of(
+        self,
+        program: Program,
+        strategies: Sequence[tuple[Layer, Strategy]],
+        names: Mapping[str, str],
+    ) -> None:
+        """Follow a change of program.
+
+        `names` has, for relations with another name than the program alone would give them, that
+        name. Snapshots use it, so that the program's text is enough to restore them.
+        """
+        self._program, self._strategies, self._names = program, strategies, names
 
     @property
     def codec(self) -> Codec:
@@ -95,16 +109,24 @@ class EngineState:
         relations = []
         for name, is_given, stored in _everything(catalog):
             captured = stored.capture(in_files_from=least)
-            domains = tuple(numbers[id(domain)][0] for domain in stored.domains)
+            domains = tuple(numbers[domain] for domain in stored.domains)
+            saved_as = self._names.get(name, name)
             relations.append(
-                SavedRelation(name, is_given, domains, captured.orders, captured.attached)
+                SavedRelation(saved_as, is_given, domains, captured.orders, captured.attached)
             )
         return Image(
             epoch,
-            [(domain.bias, domain.bits) for _, domain in numbers.values()],
+            [(domain.bias, domain.bits) for domain in numbers],
             relations,
             [(type_, entries, len(entries)) for type_, entries in catalog.codec.dictionaries()],
-            [(layer.relations, s.name, dict(s.statistics())) for layer, s in self._strategies],
+            [
+                (
+                    tuple(self._names.get(n, n) for n in layer.relations),
+                    s.name,
+                    dict(s.statistics()),
+                )
+                for layer, s in self._strategies
+            ],
         )
 
     def release(self) -> None:
@@ -153,6 +175,15 @@ class EngineState:
             strategy.restored()
         for (_, strategy), (_, _, own) in zip(self._strategies, saved.statistics, strict=True):
             strategy.restore_statistics(own)
+
+    def strategies(self) -> dict[str, str]:
+        """Return how the relations that rules derive are maintained."""
+        return {
+            name: strategy.name
+            for layer, strategy in self._strategies
+            for name in layer.relations
+            if name in self._program.derived and strategy.name in STRATEGIES
+        }
 
     # --- the epoch under way ---
 
@@ -224,11 +255,11 @@ def _everything(catalog: Catalog) -> Iterator[tuple[str, bool, StoredRelation]]:
             yield name, True, catalog.given[name]
 
 
-def _numbered_domains(catalog: Catalog) -> dict[int, tuple[int, Domain]]:
-    numbers: dict[int, tuple[int, Domain]] = {}
+def _numbered_domains(catalog: Catalog) -> dict[Domain, int]:
+    numbers: dict[Domain, int] = {}
     for relation in catalog.relations.values():
         for domain in relation.domains:
-            numbers.setdefault(id(domain), (len(numbers), domain))
+            numbers.setdefault(domain, len(numbers))
     return numbers
 
 
@@ -267,20 +298,27 @@ def restore_relations(
 
 
 def _restore_domains(catalog: Catalog, saved: SavedSnapshot) -> None:
-    """Restore the domains; raise OtherShapeError if columns share them differently."""
+    """Restore the domains; raise OtherShapeError if columns share them differently.
+
+    Columns may have shared them in rules that the program has no longer: then they still do.
+    """
     wanted = {(name, is_given): stored for name, is_given, stored in _everything(catalog)}
     if [(r.name, r.is_given) for r in saved.relations] != list(wanted):
         raise OtherShapeError
-    numbers = _numbered_domains(catalog)
+    numbered: dict[int, Domain] = {}
     for relation in saved.relations:
         stored = wanted[relation.name, relation.is_given]
-        if relation.domains != tuple(numbers[id(domain)][0] for domain in stored.domains):
+        if len(relation.domains) != len(stored.domains):
             raise OtherShapeError
+        for number, domain in zip(relation.domains, stored.domains, strict=True):
+            numbered.setdefault(number, domain).unite(domain)
         counted = stored.counted and not relation.is_given
         primary = relation.orders.get(stored.primary.layout.order)
         if primary is None or any((run.counts is not None) != counted for run in primary):
             raise OtherShapeError
-    for number, domain in numbers.values():
+    if len(set(numbered.values())) != len(numbered):
+        raise OtherShapeError  # columns share a domain that they did not share
+    for number, domain in numbered.items():
         domain.bias, domain.bits = saved.domains[number]
         domain.generation += 1
     catalog.relayout()

@@ -2,6 +2,9 @@
 
 An epoch is a folder with a file `<relation>.changes` for each relation that changes. A line is `+`
 or `-`, a tab, and the row, tab-separated; for a relation without columns the sign alone.
+
+In `rules.changes` the sign is followed by statements of the program. Lines without a sign continue
+those before them.
 """
 
 from __future__ import annotations
@@ -9,16 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tidelog.errors import UsageError
+from tidelog.errors import FactsError, UsageError
 from tidelog.io.lines import read_bytes
 from tidelog.io.parameters import FileFormat
 from tidelog.io.rows import Column, column, read_rows
 from tidelog.io.text import columns_text
 from tidelog.logic.program import Relation
+from tidelog.logic.rule_changes import RuleChange
+from tidelog.source import SourceText
 from tidelog.values.order import Records, sort_columns
 from tidelog.values.scalars import shown
 from tidelog.values.types import BOOL, SYMBOL, Field, Row
 
+RULES = "rules"
+"""The name of the file with changes of rules, unless a relation is called so."""
 _SUFFIXES = (".changes", ".changes.gz")
 _SIGNS = {"+": True, "-": False}
 _SIGN = Field("sign", BOOL, "bool")
@@ -84,6 +91,35 @@ def read_changes(path: Path | str, relation: Relation, records: Records) -> list
     return [
         (row[0], row[1:]) for row in read_rows(data, str(path), columns, FileFormat(), expected)
     ]
+
+
+def read_rule_changes(path: Path | str) -> RuleChange:
+    """Return the statements that a file adds to the program and drops from it.
+
+    Their positions are those in the file.
+    """
+    data = read_bytes(Path(path), "changes")
+    try:
+        lines = data.decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError:
+        raise UsageError(f"`{path}` is not UTF-8 text") from None
+    parts: dict[str, list[str]] = {"+": [], "-": []}
+    sign = ""
+    for number, line in enumerate(lines, 1):
+        begins = line[:1] in parts
+        if begins:
+            sign = line[0]
+        elif not sign and line.strip():
+            reason = f"expected `+` or `-`, found {shown(line.split()[0])}"
+            raise FactsError(str(path), number, 1, reason, "a sign begins each change")
+        statement = f" {line[1:]}" if begins else line
+        for other, text in parts.items():
+            text.append(statement if other == sign else "")
+    sources = {
+        sign: (SourceText(str(path), "\n".join(text)),) if any(map(str.strip, text)) else ()
+        for sign, text in parts.items()
+    }
+    return RuleChange(sources["+"], sources["-"])
 
 
 def format_changes(

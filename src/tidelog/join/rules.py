@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.join.failures import check_failures, failing_heads
 from tidelog.join.joins import LARGE_CHANGE, Instances, Reader, RuleJoin
 from tidelog.kernel.join_layout import COUNT, PLAIN
 from tidelog.plan.body import LoweredRule, OnFailure
+from tidelog.plan.matching import shape
 from tidelog.store.catalog import Catalog
 from tidelog.store.run import Run, Words
 
@@ -112,6 +113,12 @@ class RuleJoins:
             join = self._joins[key] = RuleJoin(self._catalog, self.rule, driver, mode, size)
         self._current[shortcut] = (stamp, join)
         return join
+
+
+def reused_joins(joins: Iterable[RuleJoins], others: Iterable[RuleJoins]) -> list[RuleJoins]:
+    """Return the joins of rules; those of the same rules among others in their place."""
+    known = {shape(other.rule): other for other in others}
+    return [known.get(shape(own.rule), own) for own in joins]
 
 
 def _step(size: int) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidelog.join.gather import Tally
 from tidelog.join.joins import AtomReading, Reader, reading
-from tidelog.join.rules import RuleJoins
+from tidelog.join.rules import RuleJoins, reused_joins
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.complement_bootstrap import ComplementBootstrap
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
@@ -69,6 +69,16 @@ class Counting(Strategy):
         for joins in self._joins:
             for place in range(len(joins.rule.atoms)):
                 joins.prepare(place, PLAIN)
+
+    @property
+    def joins(self) -> list[RuleJoins]:
+        """The joins of its rules."""
+        return self._joins
+
+    def reuse(self, other: Strategy) -> None:
+        """Take over the planned joins of another strategy, for the rules that both have."""
+        if isinstance(other, Counting):
+            self._joins = reused_joins(self._joins, other.joins)
 
     def update(self) -> Deltas:
         """Bring the relation up to date with the deltas of the relations it reads."""

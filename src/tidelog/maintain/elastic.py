@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from tidelog.join.joins import HEAD
-from tidelog.join.rules import RuleJoins
+from tidelog.join.rules import RuleJoins, reused_joins
 from tidelog.kernel import join_layout as k
 from tidelog.maintain.fixpoint import Fixpoint
 from tidelog.maintain.repair import Repair
@@ -40,7 +40,7 @@ class Elastic(Strategy):
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
         self._relations = {name: catalog.relations[name] for name in layer.relations}
         self._switch = Switch()
-        self._shown = catalog.shown(layer)
+        self._layer = layer
         self._deadline = float("inf")
         self._is_in_files = False
         self.budget: float | None = BUDGET
@@ -64,6 +64,16 @@ class Elastic(Strategy):
         for relation in self._relations.values():
             relation.primary.descriptors()
         self._switch.bootstrap_seconds += time.perf_counter() - start
+
+    @property
+    def joins(self) -> list[RuleJoins]:
+        """The joins of its rules."""
+        return self._joins
+
+    def reuse(self, other: Strategy) -> None:
+        """Take over the planned joins of another strategy, for the rules that both have."""
+        if isinstance(other, Elastic):
+            self._joins = reused_joins(self._joins, other.joins)
 
     def update(self) -> Deltas:
         """Bring the relations up to date; by a bootstrap when an update takes too long."""
@@ -146,12 +156,12 @@ class Elastic(Strategy):
         start = time.perf_counter()
         into = {name: relation.empty_copy() for name, relation in self._relations.items()}
         levels = Fixpoint(self._catalog, self._joins, into).run()
-        deltas = {}
+        deltas, read = {}, self._catalog.shown(self._layer)
         for name, relation in self._relations.items():
             for order in relation.indexes:
                 into[name].index(order).descriptors()
             into[name].drop_orders(relation.indexes)
-            deltas[name] = relation.replace_at_commit(into[name], shown=name in self._shown)
+            deltas[name] = relation.replace_at_commit(into[name], shown=name in read)
         self._switch.bootstrapped(time.perf_counter() - start)
         self.choice = Choice("bootstrap", why, levels)
         return deltas

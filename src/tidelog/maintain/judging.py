@@ -85,7 +85,7 @@ class Errors(Judging):
     def __init__(self, catalog: Catalog, layer: Layer) -> None:
         super().__init__(catalog, layer)
         assert layer.errors_of is not None
-        self._raised = catalog.failures[layer.errors_of]
+        self._errors_of = layer.errors_of
 
     def bootstrap(self) -> None:
         """Check all failures."""
@@ -101,4 +101,5 @@ class Errors(Judging):
 
     def _raise_first(self, rows: Words) -> None:
         if rows.shape[1]:
-            raise self._raised(self._relation.ordinals(rows[:, :1].copy())[:, 0])
+            failure = self._catalog.failures[self._errors_of]
+            raise failure(self._relation.ordinals(rows[:, :1].copy())[:, 0])

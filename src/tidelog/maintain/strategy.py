@@ -68,5 +68,8 @@ class Strategy(ABC):
     def restore_statistics(self, statistics: Mapping[str, float]) -> None:  # noqa: B027  optional
         """Restore what `statistics` returned."""
 
+    def reuse(self, other: Strategy) -> None:  # noqa: B027  optional
+        """Take over the planned joins of another strategy, for the rules that both have."""
+
     def restored(self) -> None:  # noqa: B027  optional
         """Build what is not saved, after the relations have been restored from files."""

@@ -47,10 +47,7 @@ def read_given(
     codec = Codec(program.records)
     for dictionary in saved.dictionaries:
         restore(codec, dictionary.read(arrays))
-    types = {
-        name: [column.type for column in relation.columns]
-        for name, relation in program.relations.items()
-    }
+    types = _types(program)
     separate = {relation.name for relation in saved.relations if relation.is_given}
     rows: dict[str, set[Row]] = {}
     for relation in saved.relations:
@@ -69,6 +66,11 @@ def read_given(
         committed_only=not is_writer, unfinished=True,
     ):  # fmt: skip
         change = EpochRecord.decode(*record.payloads)
+        if change.program is not None:
+            program = Program.parse(*change.program[:2])
+            codec.add_records(program.records)
+            types = _types(program)
+            rows = {name: rows.get(name, set()) for name in program.relations}
         for entries in change.entries:
             restore(codec, entries)
         for part in change.changes:
@@ -79,6 +81,13 @@ def read_given(
                 held -= _decoded(codec, deleted, types[part.relation])
         epoch = record.epoch
     return GivenFacts(program, rows, epoch)
+
+
+def _types(program: Program) -> dict[str, list[Type]]:
+    return {
+        name: [column.type for column in relation.columns]
+        for name, relation in program.relations.items()
+    }
 
 
 def _ordinals(relation: SavedRelation, saved: SavedSnapshot, arrays: Arrays) -> Ordinals:

@@ -40,6 +40,17 @@ def past_relation(
     return past
 
 
+def while_declared(name: str, epoch: int, records: Iterable[EpochRecord]) -> Iterator[EpochRecord]:
+    """Yield records after an epoch; raise UsageError if a relation was declared after it."""
+    for record in records:
+        if record.program is not None and name in record.program.declared:
+            raise UsageError(
+                f"`{name}` was not declared at epoch {epoch}:"
+                f" the program has it since epoch {record.epoch}"
+            )
+        yield record
+
+
 def view_parts(name: str, records: Iterable[EpochRecord]) -> Iterator[tuple[int, PackedChange]]:
     """Yield the changes of one view, with their epochs."""
     for record in records:

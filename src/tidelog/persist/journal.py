@@ -47,7 +47,8 @@ class Journal:
         self._check_open()
         entries = self.watermarks.new_entries()
         changes = self._state.given_changes()
-        record = EpochRecord(self.log.epoch + 1, time.time(), changes, entries)
+        program = self._engine.new_program
+        record = EpochRecord(self.log.epoch + 1, time.time(), changes, entries, program)
         self.log.begin(record.epoch, record.encode())
         if entries:
             self.watermarks.note_written(entries)
@@ -67,7 +68,8 @@ class Journal:
             self._last, self._begun = [begun, views], None
         else:
             changes = state.given_changes() + state.view_changes()
-            record = EpochRecord(log.epoch + 1, time.time(), changes, entries)
+            program = self._engine.new_program
+            record = EpochRecord(log.epoch + 1, time.time(), changes, entries, program)
             log.append(record.epoch, record.encode(), record.time, sync=self._in_parts)
             self._last = [record]
         self.since_snapshot += log.end - before

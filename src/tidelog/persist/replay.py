@@ -15,6 +15,7 @@ from tidelog.durable.framing import Record
 from tidelog.durable.log_reading import read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.engine.kernel import KernelEngine
+from tidelog.logic.program import Program
 from tidelog.store.codec import Codec
 
 Array = NDArray[np.int64]
@@ -60,11 +61,13 @@ def read_log(files: Files, manifest: Manifest) -> FoundLog:
 
 
 def restore_entries_of(codec: Codec, records: Sequence[EpochRecord]) -> None:
-    """Add the dictionary entries of records.
+    """Add the dictionary entries of records, and the record types of their programs.
 
     Call it before anything is computed: values that are computed again then get the same ids.
     """
     for record in records:
+        if record.program is not None:
+            codec.add_records(Program.parse(*record.program[:2]).records)
         for entries in record.entries:
             restore_entries(codec, entries)
 
@@ -73,15 +76,29 @@ def replay(engine: KernelEngine, records: Sequence[EpochRecord]) -> None:
     """Bring an engine from a snapshot's epoch to that of the last record, as one epoch.
 
     Rows that were inserted and deleted in between cancel out. The dictionary entries are restored
-    already (`restore_entries_of`).
+    already (`restore_entries_of`). An epoch that changed the program is replayed by itself.
     """
+    group: list[EpochRecord] = []
+    for record in records:
+        if record.program is not None:
+            _replay_group(engine, group)
+            _replay_group(engine, [record])
+            group = []
+        else:
+            group.append(record)
+    _replay_group(engine, group)
+
+
+def _replay_group(engine: KernelEngine, records: Sequence[EpochRecord]) -> None:
+    if not records:
+        return
     parts: dict[str, list[tuple[Array, Array]]] = {}
     for record in records:
         for rows in record.changes:
             if rows.role.is_given:
                 parts.setdefault(rows.relation, []).append(rows.ordinals())
     encoded = {name: net_change(changes) for name, changes in parts.items()}
-    engine.replay(encoded, records[-1].epoch)
+    engine.replay(encoded, records[-1].epoch, records[-1].program)
 
 
 def net_change(changes: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidelog.errors import UsageError
 
 DURABILITIES = ("commit", "group", "periodic")
-PROGRAM_CHANGES = ("refuse", "rebuild")
+PROGRAM_CHANGES = ("refuse", "rebuild", "migrate")
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidelog.durable import manifest as manifests
-from tidelog.durable.epochs import EpochRecord, PackedChange, Role
+from tidelog.durable.epochs import EpochRecord, NewProgram, PackedChange, Role
 from tidelog.durable.extents import Arrays
 from tidelog.durable.files import Files
 from tidelog.durable.log_reading import read_published, read_records
 from tidelog.durable.manifest import Manifest
 from tidelog.durable.saved import load_index
 from tidelog.engine.state import OtherShapeError, restore_relations, strategies_of
+from tidelog.engine.tree_reads import stored_rows
 from tidelog.errors import StateError, UsageError
 from tidelog.logic.program import Program
 from tidelog.persist.replay import net_change, restore_entries_of
@@ -122,6 +123,41 @@ class StateReader:
         return found
 
     def _apply(self, records: Sequence[EpochRecord]) -> None:
+        """Apply epochs; those between two changes of the program at once."""
+        group: list[EpochRecord] = []
+        for record in records:
+            if record.program is not None:
+                self._apply_group(group)
+                self._become(record.program)
+                group = []
+            group.append(record)
+        self._apply_group(group)
+
+    def _become(self, new: NewProgram) -> None:
+        """Go over to another program: views that both have keep their rows."""
+        old, before = self.program, self.catalog
+        program = Program.parse(new.text, new.name)
+        before.codec.add_records(program.records)
+        catalog = Catalog(planned(program, new.strategies), before.codec)
+        catalog.has_reducts = False
+        rows = {}
+        for name in program.relations.keys() & old.relations.keys():
+            is_stored, was_stored = (c.is_stored(name) for c in (catalog, before))
+            if not is_stored and was_stored and name in before.derived:
+                raise StateError(
+                    f"`{name}` is not stored any more, since its rules have changed"
+                    "\n  help: a snapshot lets it be read again"
+                )
+            held = stored_rows(before, old.relations[name]) if is_stored else before.given[name]
+            rows[name] = held.ordinals(held.rows())
+            catalog.fit(name, rows[name])
+        catalog.relayout()
+        for name, ordinals in rows.items():
+            into = (catalog.relations if catalog.is_stored(name) else catalog.given)[name]
+            into.replace(catalog.pack(name, ordinals), None, None)
+        self.program, self.catalog = program, catalog
+
+    def _apply_group(self, records: Sequence[EpochRecord]) -> None:
         if not records:
             return
         catalog = self.catalog

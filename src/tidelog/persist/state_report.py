@@ -25,6 +25,8 @@ class Opened:
     rebuilt: str
     """Why everything was re-evaluated; empty if it was not."""
     seconds: float
+    migrated: bool = False
+    """Whether the difference to another program was applied, as the last epoch."""
 
 
 @dataclass(frozen=True)

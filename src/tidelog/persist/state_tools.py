@@ -142,8 +142,9 @@ def _compare(
     """Return the differences between a state and an evaluation of its program on its given rows."""
     given = read_given(files, manifest)
     arrays = Arrays(files, manifest.identity)
-    strategies = strategies_of(saved, given.program)
-    held = KernelEngine.empty(given.program, strategies=strategies)
+    program = Program.parse(manifest.program, manifest.program_name)
+    strategies = strategies_of(saved, program)
+    held = KernelEngine.empty(program, strategies=strategies)
     try:
         held.restore(saved, arrays)
     except OtherShapeError:
@@ -152,6 +153,7 @@ def _compare(
     held.resume(saved)
     if records:
         replay(held, records)
+    strategies = held.state.strategies()
     fresh = KernelEngine(given.program, given.rows, expects_updates=False, strategies=strategies)
     problems = []
     for name in given.program.relations:

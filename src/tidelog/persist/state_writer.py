@@ -53,6 +53,7 @@ class StateWriter:
         self._journal = Journal(engine, in_parts=settings.durability == "commit")
         self._writer: SnapshotWriter | None = None
         self._image: Image | None = None
+        self._image_program = engine.program
         self._not_before = 0
         self._problem = ""
         self._number = largest_number(files.names())
@@ -228,6 +229,7 @@ class StateWriter:
         self._image = self._engine.state.capture(
             self._log.epoch, use_files=held < _MOST_HELD * used
         )
+        self._image_program = self._engine.program
         self._writer = SnapshotWriter(
             self._files, self._manifest.identity, self._next_number(), self._image,
             self._saved.dictionaries,
@@ -242,7 +244,11 @@ class StateWriter:
 
     def _finish(self, writer: SnapshotWriter, ref: SnapshotRef) -> None:
         segments = retained(self._manifest, self._settings, ref.epoch, self._log.epoch)
-        manifest = replace(self._manifest, snapshot=ref, segments=segments, written_by=__version__)
+        program = self._image_program
+        manifest = replace(
+            self._manifest, snapshot=ref, segments=segments, written_by=__version__,
+            program=program.text, program_name=program.name,
+        )  # fmt: skip
         manifests.write(self._files, manifest, self._manifest)
         assert writer.saved is not None
         assert self._image is not None
@@ -389,6 +395,12 @@ class StateWriter:
         self._settings = replace(self._settings, retain_epochs=retain_epochs, retain_seconds=0.0)
         self._engine.state.compact()
         self.snapshot()
+
+    def close_log(self) -> None:
+        """Close the files, and keep the lock: another writer takes over."""
+        self._closed.set()
+        self._journal.is_closed = True
+        self._log.close()
 
     def close(self) -> None:
         """Sync the log, and release the folder."""

@@ -157,6 +157,11 @@ class LoweredRule:
     on_failure: OnFailure = OnFailure.RAISE
 
     @property
+    def reads(self) -> frozenset[str]:
+        """The relations of its atoms."""
+        return frozenset(atom.relation for atom in self.atoms)
+
+    @property
     def positive(self) -> Iterator[tuple[int, AtomUse]]:
         """The positive atoms with their indexes in `atoms`."""
         return ((i, atom) for i, atom in enumerate(self.atoms) if not atom.negated)

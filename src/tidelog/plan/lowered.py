@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.plan.body import LoweredRule
+from tidelog.plan.body import LoweredRule, copied_columns
 from tidelog.source import Span
 from tidelog.values.algebra import Algebra
 from tidelog.values.types import Row, Type
@@ -132,6 +132,24 @@ class Lowered:
             yield layer
             if layer.recompute is not None:
                 yield from layer.recompute.program.every_layer()
+
+
+def is_only_copied(lowered: Lowered, name: str) -> bool:
+    """Return whether only rules that copy a relation read it.
+
+    Such a rule reads deltas, and never the rows before them.
+    """
+    for layer in lowered.layers:
+        for rule in layer.rules:
+            is_copy = not layer.recursive and copied_columns(rule) is not None
+            if not is_copy and any(atom.relation == name for atom in rule.atoms):
+                return False
+        aggregation = layer.aggregation
+        if aggregation is not None and name == aggregation.source:
+            return False
+        if layer.recompute is not None and name in layer.recompute.reads:
+            return False
+    return True
 
 
 def facts_of(relation: str) -> str:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.errors import UsageError, did_you_mean
+from tidelog.persist.settings import PROGRAM_CHANGES
 from tidelog.runtime.retry import Retry
 from tidelog.spark.declared import PLACEMENTS, Sink, Source, Trigger, one_of
 from tidelog.spark.environment import Taken, expand
@@ -177,7 +178,7 @@ class _Reading:
             one_of(
                 "on_program_change",
                 keys.get("on_program_change", "refuse"),
-                ("refuse", "rebuild"),
+                PROGRAM_CHANGES,
             )
             Retry(keys.get("retry", 0), keys.get("retry_seconds", 0.0))
         if keys.get("poll_seconds", 1.0) < 0:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -12,8 +14,8 @@ from numpy.typing import NDArray
 from tidelog.errors import EvaluationError
 from tidelog.kernel import rows as kernel
 from tidelog.logic.graph import UnionFind
-from tidelog.plan.body import Assign, LoweredRule, copied_columns
-from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
+from tidelog.plan.body import Assign, LoweredRule
+from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of, is_only_copied
 from tidelog.plan.order import Stats
 from tidelog.runtime.progress import Meter
 from tidelog.store.codec import FEW, Codec
@@ -26,6 +28,22 @@ from tidelog.values.types import Row, Type
 CHUNK = 1 << 22  # columns of a buffer for the output of a join
 _SAMPLE = 2048
 _COLLECTED = (list, set, frozenset)
+
+
+@dataclass
+class CatalogChange:
+    """What a catalog needs to finish or undo a change of its program."""
+
+    before: dict[str, Any]
+    """What the catalog had."""
+    new: frozenset[str]
+    """The relations that the old program does not have."""
+    counted: list[StoredRelation] = field(default_factory=list)
+    """The relations that had no rules before, and so no counts."""
+    underived: list[str] = field(default_factory=list)
+    """The relations that have no rules any more."""
+    after: Catalog | None = None
+    """The new program and its relations alone."""
 
 
 class Catalog:
@@ -42,12 +60,15 @@ class Catalog:
         self.lowered = lowered
         self.checked = checked
         self.codec = codec
-        self._domains = _shared_domains(lowered) if domains is None else domains
+        self._domains: Mapping[str, tuple[Domain, ...]] = (
+            _shared_domains(lowered) if domains is None else domains
+        )
         derived = {n for layer in lowered.layers if layer.aggregation for n in layer.relations}
         derived |= {rule.head.relation for layer in lowered.layers for rule in layer.rules}
         derived |= {name for layer in lowered.layers if layer.recompute for name in layer.relations}
         self.relations: dict[str, StoredRelation] = {}
         self.given: dict[str, StoredRelation] = {}
+        self._everything: tuple[StoredRelation, ...] = ()
         for name in lowered.relations:
             own = self._domains[name]
             self.relations[name] = StoredRelation(name, own, counted=name in derived)
@@ -62,9 +83,7 @@ class Catalog:
         """The names under which rules read the given rows of derived relations."""
         for alias, name in self.aliases.items():
             self.relations[alias] = self.given[alias] = self.given[name]
-        self._everything = tuple(
-            dict.fromkeys(r for n in lowered.relations for r in (self.relations[n], self.given[n]))
-        )
+        self._note_everything()
         self.passed_on: list[StoredRelation] = []
         """Relations that pass on their deltas, and store rows only during a bootstrap."""
         self.has_reducts = True
@@ -87,6 +106,106 @@ class Catalog:
         self.stamp = object()
         """Replaced when plans may be out of date: when layouts have changed, or sizes by much."""
         self._sizes: dict[str, int] = {}
+
+    # --- another program ---
+
+    def begin_change(self, lowered: Lowered, checked: frozenset[str]) -> CatalogChange:
+        """Take over another program between epochs, beside the present one.
+
+        Relations of both programs stay, with their rows. Those of the old one alone can still be
+        read, until the change is finished or undone.
+        """
+        before = {
+            name: copy(held) if isinstance(held, dict | list) else held
+            for name, held in vars(self).items()
+        }
+        domains = self._united_domains(lowered)
+        self.relayout()
+        made = Catalog(lowered, self.codec, checked, domains)
+        change = CatalogChange(before, frozenset(made.relations.keys() - self.relations.keys()))
+        for name in made.relations.keys() & self.relations.keys():
+            if name in made.aliases:
+                continue
+            was_derived = self.given[name] is not self.relations[name]
+            relation = made.relations[name] = self.relations[name]
+            made.given[name] = self.given[name]
+            if name in made.derived and not was_derived:
+                made.given[name] = relation.copied(f"{name} (given)")
+                relation.set_counted(True)
+                change.counted.append(relation)
+            elif was_derived and name not in made.derived:
+                change.underived.append(name)
+        for alias, name in made.aliases.items():
+            made.relations[alias] = made.given[alias] = made.given[name]
+        change.after = made
+        self.lowered, self.checked, self.derived = lowered, checked, made.derived
+        self.aliases = {**self.aliases, **made.aliases}
+        self.relations = {**self.relations, **made.relations}
+        self.given = {**self.given, **made.given}
+        self._domains = {**self._domains, **made._domains}
+        self.no_ordinals = {**self.no_ordinals, **made.no_ordinals}
+        self._trees, self._virtual = made._trees, made._virtual
+        self._encoders.clear()
+        self._stats.clear()
+        self._note_everything()
+        return change
+
+    def add_toggle(self, name: str, *, is_on: bool) -> StoredRelation:
+        """Add a relation with one row or none, until the change of program is finished or undone.
+
+        A relation without columns is stored with one, which holds 0.
+        """
+        domains = (Domain(),)
+        toggle = self.relations[name] = self.given[name] = StoredRelation(name, domains)
+        self._domains = {**self._domains, name: domains}
+        self._note_everything()
+        if is_on:
+            toggle.replace(np.zeros((1, 1), np.int64), None, None)
+        return toggle
+
+    def finish_change(self, change: CatalogChange) -> None:
+        """Forget the relations of the old program."""
+        assert change.after is not None
+        relations, given = change.after.relations, change.after.given
+        for name in change.underived:
+            relations[name].set_counted(False)
+            given[name] = relations[name]
+        self.relations = {name: relations[name] for name in self.lowered.relations}
+        self.given = {name: given[name] for name in self.lowered.relations}
+        self.aliases = {alias: n for alias, n in self.aliases.items() if alias in self.relations}
+        self.computed = {n: rows for n, rows in self.computed.items() if n in self._trees}
+        self.failures = {n: error for n, error in self.failures.items() if n in self.relations}
+        held = set(map(id, self.relations.values()))
+        self.passed_on = [relation for relation in self.passed_on if id(relation) in held]
+        self._domains, self.no_ordinals = change.after._domains, change.after.no_ordinals
+        self._note_everything()
+        self.stamp = object()
+
+    def undo_change(self, change: CatalogChange) -> None:
+        """Put everything back. Domains stay as wide as they have become."""
+        for relation in change.counted:
+            relation.set_counted(False)
+        vars(self).update(change.before)
+        self._stats.clear()
+        self.relayout()
+
+    def _note_everything(self) -> None:
+        names = self.relations
+        self._everything = tuple(
+            dict.fromkeys(r for n in names for r in (self.relations[n], self.given[n]))
+        )
+
+    def _united_domains(self, lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
+        """Return the domains of another program; columns that are here keep theirs.
+
+        Domains that it shares are united, and stay so: that does no harm to any program.
+        """
+        fresh = _shared_domains(lowered)
+        own: dict[Domain, Domain] = {}
+        for name in fresh:
+            for domain, shared in zip(self._domains.get(name, ()), fresh[name], strict=False):
+                own.setdefault(shared, domain).unite(domain)
+        return {name: tuple(own.get(d, d) for d in domains) for name, domains in fresh.items()}
 
     def nested(self, program: Lowered) -> Catalog:
         """Return a catalog for a program within this one: relations of its own, shared domains."""
@@ -150,7 +269,7 @@ class Catalog:
             return frozenset(layer.relations)  # a conflict is traced back through all of them
         read: set[str] = set(self.checked)
         for other in self.lowered.layers:
-            if other is not layer:
+            if other.relations != layer.relations:
                 read.update(atom.relation for rule in other.rules for atom in rule.atoms)
                 if other.aggregation is not None:
                     read.add(other.aggregation.source)
@@ -159,23 +278,8 @@ class Catalog:
         return frozenset(read.intersection(layer.relations))
 
     def is_only_copied(self, name: str) -> bool:
-        """Return whether only rules that copy a relation read it.
-
-        Such a rule reads deltas, and never the rows before them.
-        """
-        if self.checked:
-            return False
-        for layer in self.lowered.layers:
-            for rule in layer.rules:
-                is_copy = not layer.recursive and copied_columns(rule) is not None
-                if not is_copy and any(atom.relation == name for atom in rule.atoms):
-                    return False
-            aggregation = layer.aggregation
-            if aggregation is not None and name == aggregation.source:
-                return False
-            if layer.recompute is not None and name in layer.recompute.reads:
-                return False
-        return True
+        """Return whether only rules that copy a relation read it, and so its deltas are enough."""
+        return not self.checked and is_only_copied(self.lowered, name)
 
     # --- values ---
 

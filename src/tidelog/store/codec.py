@@ -143,6 +143,12 @@ class Codec:
         self._sets: dict[Type, SetDictionary] = {}
         self._shapes: dict[Type, _Shape] = {}
 
+    def add_records(self, records: Mapping[str, tuple[Field, ...]]) -> None:
+        """Add record types; those that are known stay."""
+        self.records = {**records, **self.records}
+        for name in records:
+            self._records.setdefault(name, Dictionary(first=1))
+
     def dictionary(self, type_: Type) -> Dictionary:
         """Return the dictionary of a symbol or record type."""
         return self.symbols if type_.kind is Kind.SYMBOL else self._records[type_.record]

@@ -20,6 +20,9 @@ _MOST_PACKED = 62
 class Domain:
     """How ordinals become codes. It only ever widens, at least doubling what it covers."""
 
+    _united: list[Domain] | None = None
+    """The objects that are this domain, if there are several."""
+
     def __init__(self) -> None:
         self.bias = 0
         self.bits = 1
@@ -71,6 +74,37 @@ class Domain:
             self.bias, self.bits = bias, bits
         self.generation += 1
         return True
+
+    def unite(self, other: Domain) -> bool:
+        """Make both one domain, which covers what either does; return whether codes may change.
+
+        Both objects stay in use, and share all they have.
+        """
+        if self == other:
+            return False
+        mine, theirs = (self.bias, self.bits), (other.bias, other.bits)
+        bias = min(self.bias, other.bias)
+        highest = max(domain.bias + (1 << domain.bits) - 1 for domain in (self, other))
+        bits = (highest - bias).bit_length()
+        if self.is_raw or other.is_raw or bits > _MOST_PACKED:
+            bias, bits = 0, RAW_BITS
+        self.bias, self.bits = bias, bits
+        # No generation may stand for two sets of codes. That of a domain that keeps its codes stays
+        # if it can: then the joins that were planned for it stay.
+        is_changed = not mine == theirs == (bias, bits)
+        if mine != (bias, bits) or (is_changed and self.generation <= other.generation):
+            self.generation = max(self.generation, other.generation) + 1
+        self.generation = max(self.generation, other.generation)
+        self._united = [*(self._united or [self]), *(other._united or [other])]
+        for domain in self._united:
+            domain.__dict__ = self.__dict__
+        return is_changed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Domain) and self.__dict__ is other.__dict__
+
+    def __hash__(self) -> int:
+        return id(self.__dict__)
 
     def __repr__(self) -> str:
         return "<Domain raw>" if self.is_raw else f"<Domain {self.bias} + {self.bits} bits>"

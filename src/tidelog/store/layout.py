@@ -22,7 +22,7 @@ class Layout:
 
     def __init__(self, order: Sequence[int], domains: Sequence[Domain]) -> None:
         self.order = tuple(order)
-        self.generations = tuple(domain.generation for domain in domains)
+        self._codes = [(domain.bias, domain.bits) for domain in domains]
         words: list[list[int]] = []  # columns by word
         free = 0
         for column in self.order:
@@ -54,4 +54,4 @@ class Layout:
 
     def is_current(self, domains: Sequence[Domain]) -> bool:
         """Return whether the domains are as they were when the layout was made."""
-        return self.generations == tuple(domain.generation for domain in domains)
+        return self._codes == [(domain.bias, domain.bits) for domain in domains]

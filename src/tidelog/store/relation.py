@@ -400,6 +400,29 @@ class StoredRelation:
         """Return a relation like this one, without rows."""
         return StoredRelation(self.name, self.domains, counted=self.counted)
 
+    def copied(self, name: str) -> StoredRelation:
+        """Return another relation with the same rows, between epochs; it shares their words."""
+        copy = StoredRelation(name, self.domains)
+        copy.replace_runs([Run(run.words) for run in self.alive()])
+        return copy
+
+    def set_counted(self, counted: bool) -> None:
+        """Give each row level 0 and the count 1, or no count. Between epochs only.
+
+        The runs are new ones: a snapshot may be written from the old ones.
+        """
+        self.counted = counted
+        for index in self._indexes.values():
+            for number, run in enumerate(index.runs):
+                marks = None
+                if run.marks is not None:
+                    marks = np.where(run.marks <= ALIVE, 0, run.marks).astype(np.int32)
+                has_counts = counted and index is self.primary
+                counts = np.ones(len(run), np.int32) if has_counts else None
+                index.runs[number] = Run(run.words, marks, counts, run.dead)
+            index.merges.clear()  # they read the old ones
+            index.forget_descriptors()
+
     def replace_at_commit(self, other: StoredRelation, *, shown: bool = True) -> Delta:
         """Take over the rows of `other` when the epoch commits; return the delta.
 

@@ -1,0 +1,219 @@
+"""Which relations and layers of two lowered programs are the same.
+
+A rule that is added or dropped leaves most of a program as it was. But lowering numbers the
+relations that it makes (`edge@7`), so the same relation can have another number afterwards. `alike`
+gives the relations of the new program the names that they have in the old one: two of them are the
+same if they are made from the same rules over the same relations. What has no counterpart gets a
+number that neither program uses.
+
+Names with `@` and no number (`edge@facts`, `edge@given`) say by themselves what they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from tidelog.plan.body import Constant, LoweredRule
+from tidelog.plan.lowered import Layer, Lowered
+from tidelog.plan.traces import NAME as LEAPFROG
+from tidelog.source import Span
+from tidelog.values.algebra import Group, Semigroup, SetFunction
+
+T = TypeVar("T")
+Names = Mapping[str, str]
+_DIGITS = re.compile(r"@\d+")
+_NUMBERED = re.compile(r"(.*@\D*)(\d+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Alike:
+    """A lowered program with the names of another one."""
+
+    lowered: Lowered
+    names: Names
+    """For each relation that has another name than its program alone would give it: that name."""
+
+
+def alike(new: Lowered, old: Lowered, can_keep: Callable[[Lowered, Layer], bool]) -> Alike:
+    """Return the new program with the names of the old one.
+
+    `can_keep` says whether what a layer stores can be kept; it gets the whole program.
+    """
+    pairs = _paired(_colours(new), _colours(old))
+    first = 1 + max((_number(name) for name in {**_relations(new), **_relations(old)}), default=0)
+    before = {name: shape(layer) for layer in old.layers for name in layer.relations}
+    while True:
+        names = dict(pairs)
+        unpaired = [n for n in _relations(new) if _number(n) >= 0 and n not in pairs]
+        for at, name in enumerate(unpaired, first):
+            names[name] = f"{_hint(name)}{at}"
+        found = renamed(new, names)
+        inverse = {own: name for name, own in names.items()}
+        changed = {
+            inverse[name]
+            for layer in found.layers
+            if not can_keep(found, layer)
+            or any(before.get(n) != shape(layer) for n in layer.relations)
+            for name in _all_names(layer)
+            if inverse.get(name) in pairs
+        }
+        if not changed:
+            return Alike(found, {own: name for own, name in inverse.items() if own != name})
+        pairs = {name: own for name, own in pairs.items() if name not in changed}
+
+
+def renamed(value: T, names: Names) -> T:
+    """Return a part of a lowered program with other names of relations."""
+    return _renamed(value, names)  # type: ignore[no-any-return]
+
+
+def _renamed(value: Any, names: Names) -> Any:
+    match value:
+        case str():
+            return names.get(value, value)
+        case tuple():
+            return tuple([_renamed(item, names) for item in value])
+        case frozenset():
+            return frozenset(_renamed(item, names) for item in value)
+        case Lowered(facts=facts):
+            kept = MappingProxyType(dict(facts))  # rows of values, and names without numbers
+            relations, layers = (_renamed(part, names) for part in (value.relations, value.layers))
+            return Lowered(relations, layers, kept)
+        case Mapping():
+            return MappingProxyType(
+                {names.get(key, key): _renamed(item, names) for key, item in value.items()}
+            )
+        case Constant() | Span():
+            return value
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [field.name for field in dataclasses.fields(value) if field.init]
+            changed = {name: _renamed(getattr(value, name), names) for name in fields}
+            return dataclasses.replace(value, **changed)
+        case _:
+            return value
+
+
+def shape(value: Any) -> Any:
+    """Return what a layer or a rule is, as a hashable value.
+
+    Positions, numbers of rules and most forced strategies do not matter, nor does the order of
+    rules.
+    """
+    match value:
+        case LoweredRule():
+            return (
+                "rule", shape(value.head), shape(value.atoms), shape(value.conditions),
+                shape(value.constants), shape(value.types), _DIGITS.sub("@", value.text),
+                value.on_failure,
+            )  # fmt: skip
+        case Layer():
+            rules = sorted(map(shape, value.rules), key=repr)
+            strategy = value.strategy if value.strategy == LEAPFROG else None
+            rest = dataclasses.replace(value, rules=(), strategy=strategy)
+            return ("layer", tuple(rules), frozenset(value.relations), *_fields(rest, "relations"))
+        case Mapping():
+            return tuple(sorted(((key, shape(item)) for key, item in value.items()), key=repr))
+        case tuple() | list():
+            return tuple(map(shape, value))
+        case Span():
+            return None
+        case Group() | Semigroup() | SetFunction():
+            return id(value)  # they are registered once, and may hold any values
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return (type(value).__name__, *_fields(value))
+        case _:
+            return value
+
+
+def _fields(value: Any, *but: str) -> Iterator[Any]:
+    for field in dataclasses.fields(value):
+        if field.compare and field.name not in but:
+            yield shape(getattr(value, field.name))
+
+
+# --- pairing ------------------------------------------------------------------------------------
+
+
+def _paired(new: Mapping[str, int], old: Mapping[str, int]) -> dict[str, str]:
+    """Return for relations of the new program those of the old one with the same colour."""
+    free: dict[int, list[str]] = {}
+    for name, colour in old.items():
+        free.setdefault(colour, []).append(name)
+    pairs = {}
+    for name, colour in new.items():
+        if free.get(colour):
+            pairs[name] = free[colour].pop(0)
+    return pairs
+
+
+def _colours(lowered: Lowered) -> dict[str, int]:
+    """Return a colour for each numbered relation: the same for those that are made the same way.
+
+    Layers come after those that they read. So a colour stands for all that is below a relation.
+    """
+    colours: dict[str, int] = {}
+    for layer in lowered.layers:
+        own = [name for name in _all_names(layer) if _number(name) >= 0]
+        shown = {name: str(colour) for name, colour in colours.items()}
+        for name in own:
+            local = {other: _DIGITS.sub("@", other) for other in own} | {name: "this"}
+            made = renamed(layer, {**shown, **local})
+            colours[name] = hash((_DIGITS.sub("@", name), lowered.relations.get(name), shape(made)))
+    return colours
+
+
+def _all_names(layer: Layer) -> Iterator[str]:
+    """Yield the relations of a layer, and those of the program that it re-evaluates."""
+    yield from layer.relations
+    if layer.recompute is not None:
+        inner = layer.recompute.program
+        for part in inner.layers:
+            yield from (name for name in _all_names(part) if name not in layer.relations)
+    if layer.semi_join is not None:
+        yield layer.semi_join.moved
+
+
+def _relations(lowered: Lowered) -> dict[str, None]:
+    """Return the names of all relations, those of re-evaluated programs as well."""
+    names = dict.fromkeys(lowered.relations)
+    for layer in lowered.every_layer():
+        names.update(dict.fromkeys(layer.relations))
+        if layer.recompute is not None:
+            names.update(dict.fromkeys(layer.recompute.program.relations))
+    return names
+
+
+def _hint(name: str) -> str:
+    found = _NUMBERED.fullmatch(name)
+    return name if found is None else found[1]
+
+
+def _number(name: str) -> int:
+    """Return the number at the end of an internal name; -1 if it has none."""
+    found = _NUMBERED.fullmatch(name)
+    return -1 if found is None else int(found[2])
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+def rule_difference(
+    old: Sequence[LoweredRule], new: Sequence[LoweredRule]
+) -> tuple[list[LoweredRule], list[LoweredRule], list[LoweredRule]]:
+    """Return the rules that stay, those that are added, and those that are dropped."""
+    left: dict[Any, list[LoweredRule]] = {}
+    for rule in old:
+        left.setdefault(shape(rule), []).append(rule)
+    kept, added = [], []
+    for rule in new:
+        same = left.get(shape(rule))
+        if same:
+            same.pop()
+            kept.append(rule)
+        else:
+            added.append(rule)
+    return kept, added, [rule for rules in left.values() for rule in rules]
