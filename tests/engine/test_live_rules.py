@@ -240,3 +240,10 @@ def test_triggers_see_changes_of_rules() -> None:
     watch.remove()
     lone.drop_rules(".decl p(x: number)")
     handle.remove()
+
+
+def test_proofs_follow_the_program() -> None:
+    db = database()
+    assert db.why("reach", ("a", "c"))
+    db.add_rules(LOOPS)
+    assert "reach(x, x)" in str(db.why("reach", ("a", "a")))

@@ -140,6 +140,7 @@ class DatabaseCore:
                 if program is not None:
                     self.program = program
                     self._row_readers.clear()
+                    self._proofs = None
             except BaseException as error:
                 if writer is not None and writer.epoch != self.epoch:
                     writer.lost(error)
