@@ -152,7 +152,6 @@ def test_every_code_has_a_golden() -> None:
         "adt-branch",
         "counter",
         "autoinc",
-        "eqrel",
         "choice-domain",
         "subsumption",
         "limitsize",

@@ -225,6 +225,12 @@ STATEMENTS = st.one_of(
     RULES,
     RULES,
     node(s.Subtype, NAMES, TYPE_NAMES),
+    node(
+        s.Subtype,
+        NAMES,
+        st.sampled_from(["symbol", "number"]).map(lambda name: s.TypeName(name, span=SPAN)),
+        st.just(True),
+    ),
     node(s.AliasOrUnion, NAMES, tuples_of(TYPE_NAMES, 1)),
     node(s.RecordDeclaration, NAMES, tuples_of(ATTRIBUTES)),
     node(

@@ -267,14 +267,6 @@ class Builder(Transformer[Token, Any]):
         return tuple(children)
 
     def qualifiers(self, children: list[Token], span: Span) -> tuple[Token, ...]:
-        for token in children:
-            if token == "eqrel":
-                # Not raised: the relation is still declared, so that its rules are checked.
-                self._refuse(
-                    "the qualifier `eqrel` is",
-                    self._token_span(token),
-                    "write the rules of reflexivity, symmetry and transitivity",
-                )
         return tuple(token for token in children if token is not None)
 
     def choice(self, children: list[Token], span: Span) -> None:
@@ -303,10 +295,10 @@ class Builder(Transformer[Token, Any]):
         return s.TypeName(str(children[0]), element=children[1], span=span)
 
     def symbol_subtype(self, children: list[Token], span: Span) -> s.Subtype:
-        return s.Subtype(str(children[1]), s.TypeName("symbol", span=span), span=span)
+        return s.Subtype(str(children[1]), s.TypeName("symbol", span=span), True, span=span)
 
     def number_subtype(self, children: list[Token], span: Span) -> s.Subtype:
-        return s.Subtype(str(children[1]), s.TypeName("number", span=span), span=span)
+        return s.Subtype(str(children[1]), s.TypeName("number", span=span), True, span=span)
 
     def subtype(self, children: list[Any], span: Span) -> s.Subtype:
         return s.Subtype(str(children[1]), children[3], span=span)

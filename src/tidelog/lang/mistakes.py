@@ -281,7 +281,7 @@ def _after_declaration(place: ErrorPlace) -> Mistake | None:
         hint = "all columns go inside the brackets"
     elif directive.type == "DECL":
         guess = did_you_mean(str(place.first), QUALIFIERS)
-        hint = guess or f"the qualifiers are {', '.join(sorted(QUALIFIERS - {'eqrel'}))}"
+        hint = guess or f"the qualifiers are {', '.join(sorted(QUALIFIERS))}"
     return Mistake(
         f"`{place.first}` has no meaning after this `{directive}`", place.span(place.first), hint,
         resume=place.position if lone_name else None,

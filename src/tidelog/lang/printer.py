@@ -152,6 +152,8 @@ def format_statement(statement: s.Statement) -> str:
             columns = ", ".join(f"{a.name}: {a.type}" for a in attributes)
             shown = f"({columns})" if value is None else f"[{columns}]: {value}"
             return " ".join([f".decl {shown_names}{shown}", *qualifiers])
+        case s.Subtype(name, base, True):
+            return f".{base}_type {name}"
         case s.Subtype(name, base):
             return f".type {name} <: {base}"
         case s.AliasOrUnion(name, members):

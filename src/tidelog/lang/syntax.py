@@ -214,10 +214,11 @@ class Attribute(Node):
 
 @dataclass(frozen=True)
 class Subtype(Node):
-    """`.type A <: B`."""
+    """`.type A <: B`; `legacy` for the older `.symbol_type A`, `.number_type A` and `.type A`."""
 
     name: str
     base: TypeName
+    legacy: bool = False
 
 
 @dataclass(frozen=True)
@@ -422,10 +423,10 @@ def variable_nodes(term: Term) -> Iterator[Variable]:
             yield from variable_nodes(inner)
 
 
-_N = TypeVar("_N", bound=Node)
+N = TypeVar("N", bound=Node)
 
 
-def rewritten(node: _N, change: Callable[[Any], Any]) -> _N:
+def rewritten(node: N, change: Callable[[Any], Any]) -> N:
     """Return a node with `change` applied to its parts, innermost first, and then to itself."""
 
     def inside(value: Any) -> Any:
@@ -437,5 +438,5 @@ def rewritten(node: _N, change: Callable[[Any], Any]) -> _N:
         parts = {name: inside(old) for name, old in held if isinstance(old, tuple | Node)}
         return change(replace(value, **parts) if parts else value)
 
-    result: _N = inside(node)
+    result: N = inside(node)
     return result

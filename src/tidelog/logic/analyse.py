@@ -16,7 +16,9 @@ from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
 from tidelog.logic.components import expand
 from tidelog.logic.declare import Declarations, declare
+from tidelog.logic.eqrel import close_equivalences
 from tidelog.logic.infer import Inference
+from tidelog.logic.inline import inline
 from tidelog.logic.normalise import normalise
 from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
 from tidelog.logic.program_types import ProgramTypes
@@ -66,7 +68,8 @@ def analyse(
 
     `aggregates` are those that are registered from Python.
     """
-    module = expand(module, diagnostics)
+    module, notes = inline(expand(module, diagnostics))
+    module = close_equivalences(module, diagnostics)
     types = ProgramTypes(module, diagnostics)
     declared = declare(module, types, diagnostics)
     unsure = _heads(module) if not len(diagnostics) else declared.relations
@@ -86,7 +89,7 @@ def analyse(
         strata=strata,
         directives=tuple(declared.directives),
         views=MappingProxyType(declared.views),
-        notes=tuple(declared.notes),
+        notes=(*notes, *declared.notes),
         retained=MappingProxyType(retains.found),
     )
 

@@ -128,6 +128,10 @@ def _declare_relation(
                 found.directives.append(
                     Directive(_IO_QUALIFIERS[qualifier], name.name, MappingProxyType({}), name.span)
                 )
+            elif qualifier == "eqrel":
+                found.notes.append(
+                    Note(f"`{name.name}` is an `eqrel`: closed by two recursive rules", name.span)
+                )
             elif qualifier != "overridable":  # logic/components.py reads it
                 found.notes.append(
                     Note(

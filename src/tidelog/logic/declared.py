@@ -3,7 +3,8 @@
 Two columns may store the same kind of value and still not mix: a `City` is not a `Town`. The values
 of a declared type are its extent (logic/program_types.py). A variable that comes from several
 columns has the intersection of their extents. It must not be empty, and must fit the columns of the
-head to which the variable goes.
+head to which the variable goes. In a program with old declarations of types only the first is
+checked, as by Soufflé's legacy mode.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class DeclaredUses:
                     )
                     return
                 extent, first = extent & other, first if extent <= other else declared
-            for sink, declared, span in uses.sinks:
+            for sink, declared, span in () if self._types.legacy else uses.sinks:
                 if not extent <= sink:
                     never = "not always" if extent & sink else "not"
                     self._diagnostics.error(

@@ -54,6 +54,20 @@ _ELSEWHERE = {
     **dict.fromkeys(("numeric", "money"), "decimal(10,2)"),
 }
 
+# Soufflé does not have these types, so its programs may declare types of these names.
+_OURS = frozenset({"bool", "date", "timestamp", "decimal", "set"})
+
+
+def _is_legacy(statement: s.Statement) -> bool:
+    """Return whether a statement makes Soufflé's legacy mode necessary."""
+    match statement:
+        case s.Subtype(legacy=legacy):
+            return legacy
+        case s.PragmaStatement(("legacy", *_)):
+            return True
+        case _:
+            return False
+
 
 class ProgramTypes:
     """All types of a program."""
@@ -63,6 +77,8 @@ class ProgramTypes:
         self._unread = module.unread
         self._hides_names = module.hides_names
         self._declarations: dict[str, _Declaration] = {}
+        self.legacy = any(map(_is_legacy, module.statements))
+        """Whether values may flow between declared types that store the same."""
         self._types: dict[str, Type | None] = dict(PRIMITIVES)
         for statement in module.statements:
             if isinstance(statement, s.Subtype | s.AliasOrUnion | s.RecordDeclaration):
@@ -78,7 +94,7 @@ class ProgramTypes:
 
     def _declare(self, declaration: _Declaration) -> None:
         name = declaration.name
-        if name in PRIMITIVES or name in ("decimal", "set"):
+        if name in PRIMITIVES and name not in _OURS:
             self._diagnostics.error(
                 "duplicate-type", f"`{name}` is a built-in type", declaration.span.word(name),
                 "choose another name",
@@ -91,6 +107,7 @@ class ProgramTypes:
             )  # fmt: skip
         else:
             self._declarations[name] = declaration
+            self._types.pop(name, None)
 
     def _representation(self, name: str, path: tuple[str, ...]) -> Type | None:
         """Return what type `name` stores; None when its declaration is wrong (and reported)."""
@@ -133,7 +150,9 @@ class ProgramTypes:
 
     def _resolve(self, name: s.TypeName, path: tuple[str, ...] = ()) -> Type | None:
         """Return the representation of a type where it is used; report what is wrong with it."""
-        if name.name == "decimal":
+        if name.name in self._declarations:
+            pass
+        elif name.name == "decimal":
             if len(name.numbers) != 2:
                 self._diagnostics.error(
                     "bad-type", "`decimal` needs its digits: decimal(precision, scale)", name.span,
@@ -152,7 +171,7 @@ class ProgramTypes:
                 )
                 return None
             return decimal_type(precision, scale)
-        if name.name == "set":
+        elif name.name == "set":
             if name.element is None:
                 self._diagnostics.error(
                     "bad-type", "`set` needs its element type", name.span, "for example set(number)"
