@@ -148,8 +148,6 @@ def test_every_code_has_a_golden() -> None:
     [
         "user-functor-declaration",
         "user-functor",
-        "algebraic-data-type",
-        "adt-branch",
         "counter",
         "autoinc",
         "choice-domain",

@@ -152,6 +152,7 @@ def terms(depth: int) -> st.SearchStrategy[s.Term]:
         infix,
         st.builds(_prefixed, st.sampled_from(PREFIX), inner),
         node(s.RecordTerm, tuples_of(inner)),
+        node(s.BranchTerm, NAMES, tuples_of(inner)),
         node(s.Call, NAMES, tuples_of(inner)),
         node(s.Call, st.sampled_from(["min", "max", "count", "sum"]), tuples_of(inner, 2, 3)),
         node(s.Cast, inner, CAST_TYPES),
@@ -233,6 +234,11 @@ STATEMENTS = st.one_of(
     ),
     node(s.AliasOrUnion, NAMES, tuples_of(TYPE_NAMES, 1)),
     node(s.RecordDeclaration, NAMES, tuples_of(ATTRIBUTES)),
+    node(
+        s.AlgebraicDeclaration,
+        NAMES,
+        tuples_of(node(s.Branch, NAMES, tuples_of(ATTRIBUTES)), 1, 3),
+    ),
     node(
         s.RelationDeclaration, tuples_of(RELATION_NAMES, 1, 2), tuples_of(ATTRIBUTES), _QUALIFIERS
     ),

@@ -241,7 +241,7 @@ class Builder(Transformer[Token, Any]):
         return self.condition(children, span) if isinstance(children[0], s.Call) else children[0]
 
     def branch(self, children: list[Any], span: Span) -> s.Term:
-        raise self._refuse(f"the ADT branch `${children[1]}` is", span, "use a record: `[a, b]`")
+        return s.BranchTerm(str(children[1]), children[2] or (), span=span)
 
     def counter(self, children: list[Any], span: Span) -> s.Term:
         raise self._refuse("the counter `$` is", span, _ORDER)
@@ -310,15 +310,12 @@ class Builder(Transformer[Token, Any]):
     def record_type(self, children: list[Any], span: Span) -> s.RecordDeclaration:
         return s.RecordDeclaration(str(children[1]), children[3] or (), span=span)
 
-    def adt_branch(self, children: list[Any], span: Span) -> None:
-        return None
+    def adt_branch(self, children: list[Any], span: Span) -> s.Branch:
+        return s.Branch(str(children[0]), children[1] or (), span=span)
 
-    def algebraic_type(self, children: list[Any], span: Span) -> s.Statement:
-        raise self._refuse(
-            f"the algebraic data type `{children[1]}` is",
-            self._token_span(children[1]),
-            "use a record type: `[a: t, b: t]`",
-        )
+    def algebraic_type(self, children: list[Any], span: Span) -> s.AlgebraicDeclaration:
+        branches = tuple(c for c in children if isinstance(c, s.Branch))
+        return s.AlgebraicDeclaration(str(children[1]), branches, span=span)
 
     def directive(self, children: list[Any], span: Span) -> s.DirectiveStatement:
         kind, names, *parameters = children

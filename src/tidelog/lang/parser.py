@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.lang import syntax
 from tidelog.lang.diagnostics import Diagnostics
+from tidelog.lang.error_place import ErrorPlace, begins_statement, directive_before
 from tidelog.lang.lexer import grammar, tokenize
-from tidelog.lang.mistakes import ErrorPlace, begins_statement, directive_before, explain
+from tidelog.lang.mistakes import explain
 from tidelog.lang.preprocess import includes_files
 from tidelog.lang.tokens import DIRECTIVE_TOKENS, UNREADABLE, next_line, span_of
 from tidelog.source import SourceText, Span

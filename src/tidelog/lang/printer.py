@@ -58,8 +58,12 @@ def _term(term: s.Term) -> tuple[str, int]:
             return str(value).lower(), _PRIMARY
         case s.NilLiteral():
             return "nil", _PRIMARY
+        case s.RecordTerm(shown=shown) if shown:
+            return shown, _PRIMARY
         case s.RecordTerm(args):
             return f"[{_terms(args)}]", _PRIMARY
+        case s.BranchTerm(name, args):
+            return f"${name}({_terms(args)})" if args else f"${name}", _PRIMARY
         case s.Lookup(relation, args):
             return f"{relation}[{_terms(args)}]", _PRIMARY
         case s.Cast(inner, type_name):
@@ -96,7 +100,7 @@ def _has_aggregate(term: s.Term) -> bool:
     match term:
         case s.AggregateTerm():
             return True
-        case s.Call(_, args) | s.RecordTerm(args) | s.Lookup(_, args):
+        case s.Call(_, args) | s.RecordTerm(args) | s.BranchTerm(_, args) | s.Lookup(_, args):
             return any(map(_has_aggregate, args))
         case s.Cast(inner):
             return _has_aggregate(inner)
@@ -160,6 +164,8 @@ def format_statement(statement: s.Statement) -> str:
             return f".type {name} = {' | '.join(map(str, members))}"
         case s.RecordDeclaration(name, fields):
             return f".type {name} = [{', '.join(f'{f.name}: {f.type}' for f in fields)}]"
+        case s.AlgebraicDeclaration(name, branches):
+            return f".type {name} = {' | '.join(map(_branch, branches))}"
         case s.DirectiveStatement(kind, names, parameters):
             shown_names = ", ".join(name.name for name in names)
             shown = ", ".join(
@@ -179,6 +185,11 @@ def format_statement(statement: s.Statement) -> str:
             return f".init {name} = {component}"
         case s.OverrideStatement(relation):
             return f".override {relation.name}"
+
+
+def _branch(branch: s.Branch) -> str:
+    fields = ", ".join(f"{f.name}: {f.type}" for f in branch.fields)
+    return f"{branch.name} {{ {fields} }}" if fields else f"{branch.name} {{}}"
 
 
 def _rule(rule: s.RuleStatement) -> str:

@@ -72,8 +72,18 @@ class NilLiteral(Node):
 
 @dataclass(frozen=True)
 class RecordTerm(Node):
-    """`[a, b]`."""
+    """`[a, b]`. A value of an algebraic data type has a type, and is shown as it was written."""
 
+    args: tuple[Term, ...]
+    type: str = ""
+    shown: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class BranchTerm(Node):
+    """`$Circle(2)`: a value of an algebraic data type, or a pattern of it."""
+
+    name: str
     args: tuple[Term, ...]
 
 
@@ -119,6 +129,7 @@ Term: TypeAlias = (
     | BoolLiteral
     | NilLiteral
     | RecordTerm
+    | BranchTerm
     | Call
     | Cast
     | Lookup
@@ -235,6 +246,22 @@ class RecordDeclaration(Node):
 
     name: str
     fields: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True)
+class Branch(Node):
+    """`Circle { r: number }`."""
+
+    name: str
+    fields: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True)
+class AlgebraicDeclaration(Node):
+    """`.type Shape = Circle { r: number } | Square { a: number }`."""
+
+    name: str
+    branches: tuple[Branch, ...]
 
 
 @dataclass(frozen=True)
@@ -372,6 +399,7 @@ Statement: TypeAlias = (
     Subtype
     | AliasOrUnion
     | RecordDeclaration
+    | AlgebraicDeclaration
     | RelationDeclaration
     | DirectiveStatement
     | RetainStatement
@@ -416,7 +444,7 @@ def variable_nodes(term: Term) -> Iterator[Variable]:
     match term:
         case Variable():
             yield term
-        case RecordTerm(args) | Call(_, args) | Lookup(_, args):
+        case RecordTerm(args) | BranchTerm(_, args) | Call(_, args) | Lookup(_, args):
             for arg in args:
                 yield from variable_nodes(arg)
         case Cast(inner):

@@ -14,6 +14,7 @@ from tidelog.errors import UsageError
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
+from tidelog.logic.algebraic import without_branches
 from tidelog.logic.components import expand
 from tidelog.logic.declare import Declarations, declare
 from tidelog.logic.eqrel import close_equivalences
@@ -69,7 +70,7 @@ def analyse(
     `aggregates` are those that are registered from Python.
     """
     module, notes = inline(expand(module, diagnostics))
-    module = close_equivalences(module, diagnostics)
+    module = without_branches(close_equivalences(module, diagnostics), diagnostics)
     types = ProgramTypes(module, diagnostics)
     declared = declare(module, types, diagnostics)
     unsure = _heads(module) if not len(diagnostics) else declared.relations

@@ -5,15 +5,17 @@ A hint names the term: `to_number(w)`, not "convert one side".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.lang import syntax as s
+from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.printer import format_string, format_term
 from tidelog.logic import program as p
 from tidelog.logic.cells import Cell, with_article
 from tidelog.logic.functors import CALLS, FUNCTOR_NAMES, INTEGERS, NUMERIC, Fixed
-from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, UNSIGNED_MAX, Kind, Type
+from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, UNSIGNED_MAX, Field, Kind, Type
 
 LITERALS = {
     Kind.NUMBER: f"a `number` is between {NUMBER_MIN} and {NUMBER_MAX}",
@@ -29,6 +31,9 @@ TEMPORAL_SUM = (
     "a date is moved by days (`d + 7`), a timestamp by microseconds (`t + hours(2)`);"
     " `a - b` is the difference of two of them"
 )
+_MADE = re.compile(r"\$[0-9]")  # a variable made by normalisation; `$Circle` is a branch
+STRING_KINDS = frozenset({Kind.SYMBOL, Kind.DATE, Kind.TIMESTAMP})
+"""What a string literal can be."""
 _CONVERSIONS = {
     Kind.SYMBOL: "to_string",
     Kind.FLOAT: "to_float",
@@ -55,7 +60,29 @@ class Draft:
     def shown(self) -> str:
         """Return the term as the user wrote it."""
         text = format_term(self.node)
-        return "this" if "$" in text else f"`{text}`"
+        return "this" if _MADE.search(text) else f"`{text}`"
+
+
+def is_text(*drafts: Draft) -> bool:
+    """Return whether one of the terms is a string literal whose type is not known yet."""
+    return any(
+        d.cell.type is None and d.cell.kinds is not None and d.cell.kinds <= STRING_KINDS
+        for d in drafts
+    )
+
+
+def check_nil(
+    term: s.Term, type_: Type, records: Mapping[str, tuple[Field, ...]], diagnostics: Diagnostics
+) -> None:
+    """Report a `nil` where an algebraic data type is expected."""
+    if not isinstance(term, s.NilLiteral):
+        return
+    branches = [part.name for part in records[type_.record] if part.name.startswith("$")]
+    if branches:
+        diagnostics.error(
+            "bad-literal", f"`nil` is not a value of `{type_}`", term.span,
+            f"its values are written {', '.join(f'`{b}`' for b in reversed(branches))}",
+        )  # fmt: skip
 
 
 def in_words(kinds: frozenset[Kind]) -> str:

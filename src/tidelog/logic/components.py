@@ -292,12 +292,16 @@ class _Names:
     def __init__(self, parts: list[_Part]) -> None:
         self._relations: set[str] = set()
         self._types: set[str] = set()
+        self._branches: set[str] = set()
         for part in parts:
             match part.statement:
                 case s.RelationDeclaration(names):
                     self._relations.update(_full(part.prefix, name.name) for name in names)
                 case s.Subtype(name) | s.AliasOrUnion(name) | s.RecordDeclaration(name):
                     self._types.add(_full(part.prefix, name))
+                case s.AlgebraicDeclaration(name, branches):
+                    self._types.add(_full(part.prefix, name))
+                    self._branches.update(_full(part.prefix, b.name) for b in branches)
 
     def resolved(self, part: _Part) -> s.Statement:
         """Return a statement with the full names of relations and types."""
@@ -314,7 +318,14 @@ class _Names:
                     return replace(node, relation=_visible(prefix, name, self._relations))
                 case s.TypeName(name):
                     return replace(node, name=_visible(prefix, name, self._types))
-                case s.Subtype(name) | s.AliasOrUnion(name) | s.RecordDeclaration(name):
+                case s.BranchTerm(name) | s.Branch(name):
+                    return replace(node, name=_visible(prefix, name, self._branches))
+                case (
+                    s.Subtype(name)
+                    | s.AliasOrUnion(name)
+                    | s.RecordDeclaration(name)
+                    | s.AlgebraicDeclaration(name)
+                ):
                     return replace(node, name=_full(prefix, name))
                 case _:
                     return node

@@ -24,11 +24,14 @@ from tidelog.logic import program as p
 from tidelog.logic.cells import Cell, TypeClash, with_article
 from tidelog.logic.clashes import (
     LITERALS,
+    STRING_KINDS,
     TEMPORAL_SUM,
     Draft,
+    check_nil,
     hint_between,
     hint_for,
     in_words,
+    is_text,
     known_functors,
     mismatch,
     needs_one_type,
@@ -70,20 +73,12 @@ from tidelog.values.types import (
     UNSIGNED,
     Kind,
     Type,
+    record_type,
     set_type,
 )
 
 _INT_KINDS = NUMERIC
 _REAL_KINDS = frozenset({Kind.FLOAT, Kind.DECIMAL})
-_STRING_KINDS = frozenset({Kind.SYMBOL, Kind.DATE, Kind.TIMESTAMP})
-
-
-def _is_text(*drafts: Draft) -> bool:
-    """Return whether one of the terms is a string literal whose type is not known yet."""
-    return any(
-        d.cell.type is None and d.cell.kinds is not None and d.cell.kinds <= _STRING_KINDS
-        for d in drafts
-    )
 
 
 class Inference:
@@ -285,7 +280,7 @@ class Inference:
             case s.FloatLiteral(text):
                 return self._constant(Cell(kinds=_REAL_KINDS, default=FLOAT), term, text)
             case s.StringLiteral(value):
-                return self._constant(Cell(kinds=_STRING_KINDS, default=SYMBOL), term, value)
+                return self._constant(Cell(kinds=STRING_KINDS, default=SYMBOL), term, value)
             case s.BoolLiteral(value):
                 return Draft(Cell(BOOL), lambda: p.Const(value, BOOL), term)
             case s.NilLiteral():
@@ -308,6 +303,7 @@ class Inference:
     def _record_type(self, cell: Cell, term: s.Term) -> Type:
         type_ = cell.settle()
         if type_ is not None:
+            check_nil(term, type_, self._types.records, self._diagnostics)
             return type_
         if not cell.spoiled:
             shown = format_term(term)
@@ -335,7 +331,7 @@ class Inference:
 
     def _record(self, term: s.RecordTerm, args: tuple[s.Term, ...], scope: Scope) -> Draft:
         drafts = [self._term(arg, scope) for arg in args]
-        cell = Cell(kinds=frozenset({Kind.RECORD}))
+        cell = Cell(record_type(term.type)) if term.type else Cell(kinds=frozenset({Kind.RECORD}))
 
         def resolve(force: bool) -> bool:
             type_ = cell.type
@@ -456,7 +452,7 @@ class Inference:
         def resolve(force: bool) -> bool:
             a, b, r = left.cell.type, right.cell.type, cell.type
             if a is not None and a.kind in TEMPORAL:
-                if name == "-" and (b == a or _is_text(right) or (b is None and r == NUMBER)):
+                if name == "-" and (b == a or is_text(right) or (b is None and r == NUMBER)):
                     self._same(left, right, term.span, lambda: "")
                     self._give(result, NUMBER, self._sum_message(term, left, right), TEMPORAL_SUM)
                     return True
@@ -486,11 +482,11 @@ class Inference:
                 self._give(right, NUMBER, self._sum_message(term, left, right), TEMPORAL_SUM)
                 return True
             joins = name == "+" and r in (None, SYMBOL)
-            if joins and (SYMBOL in (a, b, r) or (force and _is_text(left, right))):
+            if joins and (SYMBOL in (a, b, r) or (force and is_text(left, right))):
                 for draft in (left, right, result):
                     self._give(draft, SYMBOL, self._sum_message(term, left, right))
                 return True
-            if joins and not force and _is_text(left, right):
+            if joins and not force and is_text(left, right):
                 return False  # the literal may still turn out to be a date
             known = [c.kinds for c in (left.cell, right.cell) if c.kinds is not None]
             if force or len(known) == 2 or (known and r is not None and name == "+"):

@@ -36,7 +36,7 @@ def inline(module: s.Module) -> tuple[s.Module, tuple[Note, ...]]:
     if not chosen:
         return module, ()
     inliner = _Inliner({name: rules[name] for name in chosen})
-    statements = []
+    statements: list[s.Statement] = []
     for statement in module.statements:
         match statement:
             case s.RuleStatement(heads, body):
@@ -141,7 +141,7 @@ def _pattern(term: s.Term) -> Iterator[str]:
     match term:
         case s.Variable(name):
             yield name
-        case s.RecordTerm(args):
+        case s.RecordTerm(args) | s.BranchTerm(_, args):
             for arg in args:
                 yield from _pattern(arg)
         case s.Cast(inner):
@@ -278,6 +278,11 @@ def _unified(theirs: s.Term, mine: s.Term) -> list[tuple[s.Term, s.Term]]:
     """Return the equations between an argument and a term of the head, field by field."""
     match theirs, mine:
         case s.RecordTerm(left), s.RecordTerm(right) if len(left) == len(right):
+            pairs = zip(left, right, strict=True)
+            return [pair for a, b in pairs for pair in _unified(a, b)]
+        case s.BranchTerm(name, left), s.BranchTerm(other, right) if name == other and len(
+            left
+        ) == len(right):
             pairs = zip(left, right, strict=True)
             return [pair for a, b in pairs for pair in _unified(a, b)]
         case _:

@@ -16,7 +16,7 @@ Here everything is still syntax; types come next (logic/infer.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tidelog.lang import syntax as s
@@ -224,7 +224,7 @@ class _Flattener:
                 return s.Call(name, self._terms(args, out), span=term.span)
             case s.RecordTerm(args):
                 inside = self._terms if self._in_head else self._patterns
-                return s.RecordTerm(inside(args, out), span=term.span)
+                return replace(term, args=inside(args, out))
             case s.Cast(inner, type_name):
                 return s.Cast(self._term(inner, out), type_name, span=term.span)
             case _:
@@ -291,7 +291,7 @@ class _Flattener:
             case s.Anonymous():
                 return self._variable(term.span)
             case s.RecordTerm(args):
-                return s.RecordTerm(tuple(map(self._name_anonymous, args)), span=term.span)
+                return replace(term, args=tuple(map(self._name_anonymous, args)))
             case _:
                 return term
 

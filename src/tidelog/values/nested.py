@@ -5,6 +5,10 @@ inside is plain text up to the next `,` or closing bracket. Where that would not
 symbol contains one of these, or begins with a quote or a space) it is written in double quotes
 with backslashes, which Soufflé reads too.
 
+A record whose fields are called `$Circle`, `$Square` is a value of an algebraic data type
+(logic/algebraic.py): all fields but one are nil, and it is written `$Circle(2)`, or `$Empty` if the
+branch has no fields.
+
 Lists are records in records, often thousands deep, so both directions keep their own stack instead
 of recursion.
 """
@@ -22,7 +26,12 @@ from tidelog.values.types import Kind, Type
 _SPACE = re.compile(r"[ \t\n\r\f\v]*")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_PLAIN = {"]": re.compile(r"[^,\]]*"), "}": re.compile(r"[^,}]*")}
+_PLAIN = {
+    "]": re.compile(r"[^,\]]*"),
+    "}": re.compile(r"[^,}]*"),
+    ")": re.compile(r"[^,)]*"),
+}
+_BRANCH = re.compile(r"\$[?A-Za-z_][?A-Za-z0-9_.]*")
 
 
 @dataclass
@@ -32,9 +41,13 @@ class _Open:
     type: Type
     parts: tuple[Type, ...]
     values: list[Any] = field(default_factory=list)
+    place: tuple[int, int] | None = None
+    """For a branch, which part of its record it is, and of how many."""
 
     @property
     def closing(self) -> str:
+        if self.place is not None:
+            return ")"
         return "]" if self.type.kind is Kind.RECORD else "}"
 
     @property
@@ -43,6 +56,9 @@ class _Open:
         return self.parts[len(self.values)] if self.type.kind is Kind.RECORD else self.parts[0]
 
     def close(self) -> Any:
+        if self.place is not None:
+            index, count = self.place
+            return tuple(tuple(self.values) if i == index else None for i in range(count))
         return tuple(self.values) if self.type.kind is Kind.RECORD else frozenset(self.values)
 
 
@@ -62,7 +78,23 @@ def scan_nested(text: str, start: int, type: Type, records: Records) -> tuple[An
     stack: list[_Open] = []
     while True:
         at = _skip(text, at)
-        if wanted.kind is Kind.RECORD and text.startswith("nil", at):
+        if branches := _branches(wanted, records):
+            name = _BRANCH.match(text, at)
+            if name is None or name[0] not in branches:
+                raise _mistake(text, at, type, " or ".join(f"`{b}`" for b in reversed(branches)))
+            index = branches.index(name[0])
+            part = records[wanted.record][index].type
+            opened = _Open(part, _parts(part, records), place=(index, len(branches)))
+            at = name.end()
+            if opened.parts:
+                at = _skip(text, at)
+                if text[at : at + 1] != "(":
+                    raise _mistake(text, at, type, "`(`")
+                stack.append(opened)
+                at, wanted = at + 1, opened.wanted
+                continue
+            value = opened.close()
+        elif wanted.kind is Kind.RECORD and text.startswith("nil", at):
             value, at = None, at + 3
         elif wanted.kind in (Kind.RECORD, Kind.SET):
             record = wanted.kind is Kind.RECORD
@@ -111,6 +143,17 @@ def format_nested(value: Any, type: Type, records: Records) -> str:
         current, kind, closing = item
         if kind.kind is Kind.RECORD and current is None:
             out.append("nil")
+        elif branches := _branches(kind, records):
+            index = next(i for i, part in enumerate(current) if part is not None)
+            out.append(branches[index])
+            parts = _parts(records[kind.record][index].type, records)
+            if parts:
+                out.append("(")
+                work.append(")")
+                for i in reversed(range(len(parts))):
+                    work.append((current[index][i], parts[i], ")"))
+                    if i:
+                        work.append(", ")
         elif kind.kind in (Kind.RECORD, Kind.SET):
             record = kind.kind is Kind.RECORD
             out.append("[" if record else "{")
@@ -127,6 +170,13 @@ def format_nested(value: Any, type: Type, records: Records) -> str:
         else:
             out.append(scalar_formatter(kind)(current))
     return "".join(out)
+
+
+def _branches(type: Type, records: Records) -> list[str]:
+    """Return the branches of an algebraic data type, as they are written; none for other types."""
+    if type.kind is not Kind.RECORD:
+        return []
+    return [part.name for part in records[type.record] if part.name.startswith("$")]
 
 
 def _parts(type: Type, records: Records) -> tuple[Type, ...]:
@@ -151,7 +201,7 @@ def _scalar(text: str, at: int, type: Type, closing: str) -> tuple[Any, int]:
 def _format_symbol(text: str, closing: str) -> str:
     # An empty symbol is visible in a record, but `{}` is the empty set.
     plain = "," not in text and closing not in text and not text[:1].isspace()
-    if plain and not text.startswith('"') and (text or closing == "]"):
+    if plain and not text.startswith('"') and (text or closing in "])"):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
