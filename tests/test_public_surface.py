@@ -58,6 +58,8 @@ PUBLIC = [
     "WhyNot",
     "aggregate",
     "forget_aggregate",
+    "forget_function",
+    "function",
     "open_reader",
 ]
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.database.actions import JsonLines as JsonLines
     from tidelog.database.database import Database as Database
+    from tidelog.database.functions import forget_function as forget_function
+    from tidelog.database.functions import function as function
     from tidelog.database.past import Past as Past
     from tidelog.database.reader import DatabaseReader as DatabaseReader
     from tidelog.database.reader import open_reader as open_reader
@@ -73,6 +75,8 @@ _WHERE = {
     "Proof": "tidelog.proof.tree",
     "WhyNot": "tidelog.proof.gaps",
     "aggregate": "tidelog.database.register",
+    "function": "tidelog.database.functions",
+    "forget_function": "tidelog.database.functions",
     "forget_aggregate": "tidelog.database.register",
     **dict.fromkeys(("Group", "Semigroup", "SetFunction"), "tidelog.values.algebra"),
     **dict.fromkeys(

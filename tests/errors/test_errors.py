@@ -147,7 +147,6 @@ def test_every_code_has_a_golden() -> None:
     "mistake",
     [
         "user-functor-declaration",
-        "user-functor",
         "counter",
         "autoinc",
         "choice-domain",

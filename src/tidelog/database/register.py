@@ -18,10 +18,10 @@ from tidelog.logic.program import Program
 from tidelog.values.algebra import Algebra, Group, Semigroup, SetFunction, UserAggregate
 from tidelog.values.types import PRIMITIVES, Kind, Type
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TYPE = re.compile(r"[a-z]+( *\( *[a-z0-9(), ]+\))?")
 _RESERVED = {"true", "false", "nil", "match", "contains", "_", *PRIMITIVES, "decimal", "set"}
-_BUILT_IN = AGGREGATES | FUNCTOR_NAMES | _RESERVED | INFIX.keys() | PREFIX.keys()
+BUILT_IN = AGGREGATES | FUNCTOR_NAMES | _RESERVED | INFIX.keys() | PREFIX.keys()
 
 
 def aggregate(
@@ -41,14 +41,14 @@ def aggregate(
     A name that is registered already is refused, unless `replace` is true. Existing programs are
     not affected.
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a valid aggregate name")
-    if name in _BUILT_IN:
+    if name in BUILT_IN:
         raise UsageError(f"an aggregate cannot be called `{name}`: that is a word of the language")
     if not isinstance(algebra, Group | Semigroup | SetFunction):
         kind = type(algebra).__name__
         raise UsageError(f"an algebra is a Group, a Semigroup or a SetFunction, not {kind}")
-    made = UserAggregate(name, algebra, _type(takes, "takes"), _type(gives, "gives"))
+    made = UserAggregate(name, algebra, type_of(takes, "takes"), type_of(gives, "gives"))
     lifts = isinstance(algebra, SetFunction) or algebra.lift is not None
     if not lifts and made.takes != made.gives:
         raise UsageError(
@@ -70,7 +70,7 @@ def forget_aggregate(name: str) -> None:
         raise UsageError(f"no aggregate `{name}` is registered" + (f"; {hint}" if hint else ""))
 
 
-def _type(text: str, what: str) -> Type:
+def type_of(text: str, what: str) -> Type:
     """Return a type that is written as in a declaration."""
     try:
         if not _TYPE.fullmatch(text):

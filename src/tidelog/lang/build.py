@@ -247,10 +247,7 @@ class Builder(Transformer[Token, Any]):
         raise self._refuse("the counter `$` is", span, _ORDER)
 
     def user_functor(self, children: list[Any], span: Span) -> s.Term:
-        raise self._refuse(
-            f"the user-defined functor `@{children[1]}` is", span,
-            "put its values into a relation, and join with that",
-        )  # fmt: skip
+        return s.Call(f"@{children[1]}", children[2] or (), span=span)
 
     # --- declarations ---
 

@@ -133,7 +133,7 @@ def _is_aggregate(tokens: list[Token], i: int, in_directive: bool) -> bool:
     follower = tokens[i + 1].type if i + 1 < len(tokens) else ""
     if in_directive:
         return False
-    if follower == "COLON" or follower in OPERANDS:
+    if follower in ("COLON", "DOLLAR", "AT") or follower in OPERANDS:
         return True
     if follower in ("MINUS", "BNOT", "LNOT", "LSQB"):
         # `min -x : {..}` differs from `min - x` by the colon after the target.

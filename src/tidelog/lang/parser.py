@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 # What a refused directive is called, and what to do instead.
 _REFUSED = {
-    ".functor": ("user-defined functors (`.functor`) are", "put the values into a relation"),
+    ".functor": (
+        "declaring functors (`.functor`) is",
+        "remove it, and register the function from Python with `tidelog.function`",
+    ),
     ".lattice": (
         "lattices (`.lattice`) are",
         "keep the best value with an aggregate: `min` or `max`",

@@ -23,7 +23,7 @@ from tidelog.logic.inline import inline
 from tidelog.logic.normalise import normalise
 from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
 from tidelog.logic.program_types import ProgramTypes
-from tidelog.logic.registry import registered
+from tidelog.logic.registry import functions, registered
 from tidelog.logic.resolve import resolve
 from tidelog.logic.retain import RetainChecker
 from tidelog.logic.safety import check_safety
@@ -31,6 +31,7 @@ from tidelog.logic.strategies import check_views
 from tidelog.logic.stratify import stratify
 from tidelog.source import SourceText
 from tidelog.values.algebra import UserAggregate
+from tidelog.values.functions import UserFunction
 from tidelog.values.types import Row
 
 
@@ -57,24 +58,27 @@ def analyse_text(text: str, name: str) -> Program:
     source = SourceText(name, text)
     aggregates = registered()
     module = parse(source, diagnostics, aggregates.keys())
-    program = analyse(module, diagnostics, aggregates)
+    program = analyse(module, diagnostics, aggregates, functions())
     diagnostics.raise_if_any()
     return program
 
 
 def analyse(
-    module: s.Module, diagnostics: Diagnostics, aggregates: Mapping[str, UserAggregate]
+    module: s.Module,
+    diagnostics: Diagnostics,
+    aggregates: Mapping[str, UserAggregate],
+    functions: Mapping[str, UserFunction],
 ) -> Program:
     """Return the program of a syntax tree. It is only sound when nothing was reported.
 
-    `aggregates` are those that are registered from Python.
+    `aggregates` and `functions` are those that are registered from Python.
     """
     module, notes = inline(expand(module, diagnostics))
     module = without_branches(close_equivalences(module, diagnostics), diagnostics)
     types = ProgramTypes(module, diagnostics)
     declared = declare(module, types, diagnostics)
     unsure = _heads(module) if not len(diagnostics) else declared.relations
-    facts, rules = _rules(module, types, declared, aggregates, diagnostics)
+    facts, rules = _rules(module, types, declared, aggregates, functions, diagnostics)
     strata = stratify(declared.relations, rules, diagnostics)
     check_views(declared.views, strata, unsure, diagnostics)
     retains = RetainChecker(declared.relations, _heads(module), {fact.relation for fact in facts})
@@ -106,6 +110,7 @@ def _rules(
     types: ProgramTypes,
     declared: Declarations,
     aggregates: Mapping[str, UserAggregate],
+    functions: Mapping[str, UserFunction],
     diagnostics: Diagnostics,
 ) -> tuple[tuple[Fact, ...], tuple[Rule, ...]]:
     """Resolve names, normalise, type and check every rule; split facts from rules."""
@@ -117,7 +122,9 @@ def _rules(
         if not resolve(statement, declared, diagnostics):
             continue
         for clause in normalise(statement, diagnostics):
-            inference = Inference(clause, declared.relations, types, aggregates, diagnostics)
+            inference = Inference(
+                clause, declared.relations, types, aggregates, functions, diagnostics
+            )
             rule = inference.run(len(rules))
             if rule is None:
                 continue

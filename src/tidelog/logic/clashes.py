@@ -6,15 +6,18 @@ A hint names the term: `to_number(w)`, not "convert one side".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from tidelog.errors import did_you_mean
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
+from tidelog.lang.lexer import AGGREGATES
 from tidelog.lang.printer import format_string, format_term
 from tidelog.logic import program as p
 from tidelog.logic.cells import Cell, with_article
-from tidelog.logic.functors import CALLS, FUNCTOR_NAMES, INTEGERS, NUMERIC, Fixed
+from tidelog.logic.functors import CALLS, FUNCTOR_NAMES, INTEGERS, NUMERIC, USAGE, Fixed
+from tidelog.source import Span
 from tidelog.values.types import NUMBER_MAX, NUMBER_MIN, UNSIGNED_MAX, Field, Kind, Type
 
 LITERALS = {
@@ -173,3 +176,27 @@ def known_functors() -> str:
     # Without Soufflé's older names: they are accepted, but not recommended.
     older = {name for name, signature in CALLS.items() if signature.op != name}
     return f"the functors are {', '.join(sorted(FUNCTOR_NAMES - older))}"
+
+
+def unknown_functor(
+    name: str, functions: Iterable[str], relations: Container[str], aggregates: Container[str]
+) -> str:
+    """Return what is likely meant by a functor that does not exist."""
+    if name in relations:
+        return f"`{name}` is a relation: use it as a condition of its own"
+    if name in AGGREGATES or name in aggregates:
+        return f"an aggregate is written `{name} x : {{ conditions }}`"
+    if name.startswith("@"):
+        return f"register it from Python: `tidelog.function({name[1:]!r}, f, types)`"
+    guess = did_you_mean(name, [*FUNCTOR_NAMES, *functions])
+    return guess or f"{known_functors()}; or register it from Python with `tidelog.function`"
+
+
+def wrong_arity(
+    name: str, given: int, least: int, most: int | None, span: Span
+) -> tuple[str, Span, str]:
+    """Return what is wrong with the number of a functor's arguments, where, and its usage."""
+    wanted = f"{least}" if least == most else f"at least {least}"
+    usage = USAGE.get(name, f"{name}({', '.join(['value'] * least)})")
+    message = f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, not {given}"
+    return message, span, f"it is written {usage}"

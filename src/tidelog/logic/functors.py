@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.values.functions import UserFunction
 from tidelog.values.types import DATE, FLOAT, NUMBER, SYMBOL, TIMESTAMP, UNSIGNED, Kind, Type
 
 INTEGERS = frozenset({Kind.NUMBER, Kind.UNSIGNED})
@@ -126,3 +127,8 @@ FALLIBLE = frozenset(
     ]
 )
 """Functors that fail on some values; `substr` and shifts are total."""
+
+
+def is_fallible(op: str) -> bool:
+    """Return whether a functor fails on some values. A function from Python may raise."""
+    return op in FALLIBLE or isinstance(op, UserFunction)

@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidelog.errors import did_you_mean
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
-from tidelog.lang.lexer import AGGREGATES
 from tidelog.lang.printer import format_term
 from tidelog.logic import program as p
 from tidelog.logic.cells import Cell, TypeClash, with_article
@@ -32,14 +30,14 @@ from tidelog.logic.clashes import (
     hint_for,
     in_words,
     is_text,
-    known_functors,
     mismatch,
     needs_one_type,
+    unknown_functor,
+    wrong_arity,
 )
 from tidelog.logic.declared import DeclaredUses
 from tidelog.logic.functors import (
     CALLS,
-    FUNCTOR_NAMES,
     INFIX,
     MICROSECONDS,
     NUMERIC,
@@ -64,6 +62,7 @@ from tidelog.logic.program_types import ProgramTypes
 from tidelog.logic.scopes import Scope, scope_of_body, scope_of_clause
 from tidelog.source import Span
 from tidelog.values.algebra import UserAggregate
+from tidelog.values.functions import UserFunction
 from tidelog.values.text import parse_value
 from tidelog.values.types import (
     BOOL,
@@ -90,9 +89,11 @@ class Inference:
         relations: Mapping[str, p.Relation],
         types: ProgramTypes,
         aggregates: Mapping[str, UserAggregate],
+        functions: Mapping[str, UserFunction],
         diagnostics: Diagnostics,
     ) -> None:
         self._clause = clause
+        self._functions = functions
         self._aggregates = aggregates
         self._relations = relations
         self._types = types
@@ -207,12 +208,9 @@ class Inference:
             self._give_result(result, NUMBER, op)
         registered = self._aggregates.get(op)
         if registered is not None and op in self._relations:
-            self._error(
-                "duplicate-relation",
-                f"`{op}` is a relation, and an aggregate that is registered from Python",
-                span.first(len(op)),
-                "give one of them another name",
-            )
+            message = f"`{op}` is a relation, and an aggregate that is registered from Python"
+            hint = "give one of them another name"
+            self._error("duplicate-relation", message, span.first(len(op)), hint)
 
         def make() -> p.Literal:
             return p.Reduce(
@@ -385,28 +383,32 @@ class Inference:
                 return self._uniform(term, name, signature, args)
             case Fixed():
                 return self._fixed(term, name, signature, args)
-        hint = did_you_mean(name, FUNCTOR_NAMES) or known_functors()
-        if name in self._relations:
-            hint = f"`{name}` is a relation: use it as a condition of its own"
-        elif name in AGGREGATES or name in self._aggregates:
-            hint = f"an aggregate is written `{name} x : {{ conditions }}`"
-        self._error(
-            "unknown-functor", f"there is no functor `{name}`", term.span.first(len(name)), hint
-        )
+        function = self._functions.get(name.removeprefix("@"))
+        if function is not None:
+            return self._function(term, function, args)
+        hint = unknown_functor(name, self._functions, self._relations, self._aggregates)
+        where = term.span.first(len(name))
+        self._error("unknown-functor", f"there is no functor `{name}`", where, hint)
         return Draft(Cell(), lambda: p.Const(None, SYMBOL), term)
+
+    def _function(self, term: s.Call, function: UserFunction, args: list[Draft]) -> Draft:
+        count = len(function.takes)
+        if self._check_arity(function, args, count, count, term.span):
+            for i, (arg, type_) in enumerate(zip(args, function.takes, strict=True), start=1):
+                place = f"argument {i} of `{function}`"
+                self._give(arg, type_, mismatch(place, type_, arg), origin=place)
+        return Draft(
+            Cell(function.gives, origin=f"the result of `{function}`"),
+            lambda: p.Apply(function, tuple(a.make() for a in args), function.gives, term.span),
+            term,
+        )
 
     def _check_arity(
         self, name: str, args: list[Draft], least: int, most: int | None, span: Span
     ) -> bool:
         if len(args) >= least and (most is None or len(args) <= most):
             return True
-        wanted = f"{least}" if least == most else f"at least {least}"
-        self._error(
-            "wrong-arity",
-            f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, not {len(args)}",
-            span,
-            f"it is written {USAGE.get(name, f'{name}(value)')}",
-        )
+        self._error("wrong-arity", *wrong_arity(name, len(args), least, most, span))
         return False
 
     def _uniform(self, term: s.Call, name: str, signature: Uniform, args: list[Draft]) -> Draft:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tidelog.logic import program as p
+from tidelog.values.functions import UserFunction
 from tidelog.values.types import Type
 
 
@@ -71,3 +72,26 @@ def terms_of(literal: p.Literal) -> tuple[p.Term, ...]:
             return (target, *args)
         case p.Reduce(result):
             return (result,)
+
+
+def user_functions(program: p.Program) -> Iterator[str]:
+    """Yield the names of the functions from Python that a program calls."""
+    for rule in program.rules:
+        yield from _functions((*rule.head.args, *_all_terms(rule.body)))
+
+
+def _all_terms(body: Iterable[p.Literal]) -> Iterator[p.Term]:
+    for literal in body:
+        yield from terms_of(literal)
+        if isinstance(literal, p.Reduce):
+            yield from _all_terms(literal.body)
+            if literal.target is not None:
+                yield literal.target
+
+
+def _functions(terms: Iterable[p.Term]) -> Iterator[str]:
+    for term in terms:
+        if isinstance(term, p.Apply | p.MakeRecord):
+            yield from _functions(term.args)
+        if isinstance(term, p.Apply) and isinstance(term.op, UserFunction):
+            yield str(term.op)

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
 from tidelog.logic import program as p
-from tidelog.logic.functors import FALLIBLE
+from tidelog.logic.functors import is_fallible
 from tidelog.logic.variables import (
     literal_variables,
     newly_bound,
@@ -449,7 +449,7 @@ def term_can_fail(term: p.Term) -> bool:
     """Return whether computing a term can fail."""
     match term:
         case p.Apply(op, args):
-            return op in FALLIBLE or any(map(term_can_fail, args))
+            return is_fallible(op) or any(map(term_can_fail, args))
         case p.MakeRecord(args):
             return any(map(term_can_fail, args))
         case _:

@@ -37,7 +37,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tidelog.logic import program as p
-from tidelog.logic.functors import FALLIBLE
+from tidelog.logic.functors import is_fallible
 from tidelog.logic.graph import components
 from tidelog.logic.variables import (
     newly_bound,
@@ -394,7 +394,9 @@ class _RuleLowering:
         slots = tuple(self._slot(arg) for arg in args)
         types = tuple(arg.type for arg in args)
         into = self._new(type_)
-        value = FunctorCall(op, slots, types, type_, op in FALLIBLE, needs_python(op, types, type_))
+        value = FunctorCall(
+            op, slots, types, type_, is_fallible(op), needs_python(op, types, type_)
+        )
         self._conditions.append(Assign(into, value))
         return into
 

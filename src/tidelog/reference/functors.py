@@ -14,7 +14,9 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
+from tidelog.io.tabular import checker
 from tidelog.logic.patterns import python_pattern
+from tidelog.values.functions import UserFunction
 from tidelog.values.order import sort_key
 from tidelog.values.scalars import canonical_float, symbol_ordinal
 from tidelog.values.text import format_value, parse_value
@@ -51,6 +53,8 @@ class FunctorFailure(Exception):
 def apply(op: str, args: list[Any], types: list[Type], result: Type, records: Records) -> Any:
     """Return the value of functor `op`; `types` are those of `args`."""
     kind = result.kind
+    if isinstance(op, UserFunction):
+        return _call(op, args, records)
     if op in _CONVERSIONS:
         return _CONVERSIONS[op](args[0], types[0], result, records)
     if op in _TEXT:
@@ -67,6 +71,18 @@ def apply(op: str, args: list[Any], types: list[Type], result: Type, records: Re
     if op in _BITS:
         return _as_integer(_BITS[op](*args), result)
     return fit_integer(_INTEGER[op](*args), result, _show(op, args))
+
+
+def _call(function: UserFunction, args: list[Any], records: Records) -> Any:
+    try:
+        result = function.one(*args)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise FunctorFailure(f"function `{function}` failed: {reason}") from error
+    try:
+        return checker(function.gives, records)(result)
+    except ValueError as error:
+        raise FunctorFailure(f"function `{function}` gave a wrong result: {error}") from None
 
 
 def _show(op: str, args: list[Any]) -> str:

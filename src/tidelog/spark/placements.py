@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tidelog.errors import UsageError
 from tidelog.io.atomic import read_json, replace_text
 from tidelog.logic.program import Literal, Program, Reduce
+from tidelog.logic.variables import user_functions
 from tidelog.sharding.manifest import Epochs
 from tidelog.sharding.search import shard
 from tidelog.sharding.sharding import NotSharded, Sharding
@@ -130,6 +131,11 @@ def sharding_of(program: Program, shards: int) -> Sharding | NotSharded:
                     f"the aggregate `{literal.op}` is registered in this process,"
                     " and Spark's workers do not know it"
                 )
+    for name in user_functions(program):
+        return NotSharded(
+            f"the function `{name}` is registered in this process, and Spark's workers do not"
+            " know it"
+        )
     return shard(program, shards)
 
 

@@ -24,11 +24,13 @@ import numpy as np
 from tidelog.join.functors.batches import COMPARISONS, each, extreme, ranked
 from tidelog.join.functors.common import Flags, Ordinals, Reason, Scalar, Uncomputable
 from tidelog.join.functors.conversions import CONVERSIONS
+from tidelog.join.functors.functions import function_on_columns, function_on_rows
 from tidelog.join.functors.numbers import BITS, FLOATS, bit_functor, checked
 from tidelog.join.functors.ranges import expand_range, float_range
 from tidelog.join.functors.text import TEXT, matches
 from tidelog.plan.externals import needs_python
 from tidelog.store.codec import Codec, float_ordinal, float_value
+from tidelog.values.functions import UserFunction
 from tidelog.values.types import Kind, Type
 
 __all__ = [
@@ -56,6 +58,8 @@ def apply(
     The ordinal of a failed row is 0. `rows` is their number where no argument tells it, in a
     record without fields.
     """
+    if isinstance(op, UserFunction):
+        return function_on_columns(op, args, codec, rows)
     if op in ("min", "max"):
         return extreme(op, args, result, codec), np.zeros(len(args[0]), np.bool_), _no_reason
     return each(scalar_functor(op, types, result, codec), args, rows)
@@ -84,6 +88,8 @@ def _no_reason(row: int) -> str:
 
 def scalar_functor(op: str, types: Sequence[Type], result: Type, codec: Codec) -> Scalar:
     """Return the functor `op` for single ordinals; all but `min` and `max`."""
+    if isinstance(op, UserFunction):
+        return function_on_rows(op, codec)
     if op in TEXT:
         return TEXT[op](codec)
     if op == "record":
