@@ -142,3 +142,9 @@ def test_calls_are_checked(call: str, message: str) -> None:
     with pytest.raises(tidelog.ProgramError) as found:
         tidelog.Program.parse(f".decl p(x: float) .decl q(x: float) q(x) :- p(x), {call} = x.")
     assert message in str(found.value)
+
+
+def test_queries_take_functions_and_branches() -> None:
+    shapes = ".type Shape = Circle { r: float } | Point {} .decl p(s: Shape)"
+    db = tidelog.Database(f"{shapes}\np($Circle(3.0)). p($Point).")
+    assert list(db.query("p($Circle(r)), h = half(r)")) == [(3.0, 1.5)]

@@ -16,19 +16,27 @@ from types import MappingProxyType
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse, parse_body
+from tidelog.logic.algebraic import without_branches
 from tidelog.logic.components import expand
 from tidelog.logic.declare import Declarations
 from tidelog.logic.infer import Inference
 from tidelog.logic.normalise import normalise
 from tidelog.logic.program import Atom, Literal, Program, Relation, Rule, Stratum, Var
 from tidelog.logic.program_types import ProgramTypes
-from tidelog.logic.registry import registered
+from tidelog.logic.registry import functions, registered
 from tidelog.logic.resolve import resolve
 from tidelog.logic.safety import check_safety
 from tidelog.logic.variables import terms_of, typed_variables
 from tidelog.source import SourceText
 from tidelog.values.types import Field, Type
 
+_KEPT = (
+    s.Subtype,
+    s.AliasOrUnion,
+    s.RecordDeclaration,
+    s.AlgebraicDeclaration,
+    s.PragmaStatement,
+)
 ANSWERS = "%query"
 """The relation of the answers. No relation of a program can have this name."""
 
@@ -81,22 +89,29 @@ class QueryChecker:
         body = parse_body(SourceText("<query>", text), diagnostics, aggregates.keys())
         diagnostics.raise_if_any()
         assert body is not None
-        types = ProgramTypes(self._type_declarations(), diagnostics)
-        declared = Declarations(self._relations)
         head = s.AtomFormula(ANSWERS, (), span=body.span)
-        statement = s.RuleStatement((head,), body, span=body.span)
+        asked = s.RuleStatement((head,), body, span=body.span)
+        known = self._type_declarations()
+        module = replace(known, statements=(*known.statements, asked))
+        module = without_branches(module, diagnostics)
+        diagnostics.raise_if_any()
+        types = ProgramTypes(module, diagnostics)
+        declared = Declarations(self._relations)
+        statement = module.statements[-1]
+        assert isinstance(statement, s.RuleStatement) and statement.body is not None
         resolve(statement, declared, diagnostics)
         diagnostics.raise_if_any()
         rules: list[Rule] = []
         for clause in normalise(statement, diagnostics):
-            rule = Inference(clause, declared.relations, types, aggregates, diagnostics).run(
-                len(self._program.rules) + len(rules)
+            inference = Inference(
+                clause, declared.relations, types, aggregates, functions(), diagnostics
             )
+            rule = inference.run(len(self._program.rules) + len(rules))
             if rule is not None:
                 check_safety(rule, clause, diagnostics)
                 rules.append(replace(rule, text=text.strip()))
         diagnostics.raise_if_any()
-        return _query(text, body, rules, diagnostics)
+        return _query(text, statement.body, rules, diagnostics)
 
     def _type_declarations(self) -> s.Module:
         """Return the declarations of types; they are read from the text of the program once."""
@@ -104,8 +119,7 @@ class QueryChecker:
             program, ignored = self._program, Diagnostics()
             source = SourceText(program.name, program.text)
             module = expand(parse(source, ignored, registered().keys()), ignored)
-            kept = (s.Subtype, s.AliasOrUnion, s.RecordDeclaration)
-            statements = tuple(x for x in module.statements if isinstance(x, kept))
+            statements = tuple(x for x in module.statements if isinstance(x, _KEPT))
             self._types = replace(module, statements=statements, comments=())
         return self._types
 
