@@ -16,13 +16,14 @@ from tidelog.errors import Diagnostic, ProgramError, UsageError
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
+from tidelog.logic.algebraic import without_branches
 from tidelog.logic.components import expand
 from tidelog.logic.declare import Declarations
 from tidelog.logic.infer import Inference
 from tidelog.logic.normalise import normalise
 from tidelog.logic.program import Program, Relation, Rule
 from tidelog.logic.program_types import ProgramTypes
-from tidelog.logic.registry import registered
+from tidelog.logic.registry import functions, registered
 from tidelog.logic.resolve import resolve
 from tidelog.logic.safety import check_safety
 from tidelog.logic.stratify import stratify
@@ -73,7 +74,7 @@ def _rules(program: Program, relation: Relation, selected: Relation, text: str) 
     diagnostics = Diagnostics()
     aggregates = registered()
     whole = parse(SourceText(program.name, program.text), Diagnostics(), aggregates.keys())
-    types = ProgramTypes(expand(whole, Diagnostics()), diagnostics)
+    types = ProgramTypes(without_branches(expand(whole, Diagnostics()), Diagnostics()), diagnostics)
     module = parse(SourceText(_NAME, f"{_HEAD}{text}\n)."), diagnostics, aggregates.keys())
     diagnostics.raise_if_any()
     statement = module.statements[0] if len(module.statements) == 1 else None
@@ -86,9 +87,9 @@ def _rules(program: Program, relation: Relation, selected: Relation, text: str) 
     rules: list[Rule] = []
     if resolve(rule, declared, diagnostics):
         for clause in normalise(rule, diagnostics):
-            made = Inference(clause, declared.relations, types, aggregates, diagnostics).run(
-                len(rules)
-            )
+            made = Inference(
+                clause, declared.relations, types, aggregates, functions(), diagnostics
+            ).run(len(rules))
             if made is not None:
                 check_safety(made, clause, diagnostics)
                 rules.append(made)
