@@ -43,6 +43,8 @@ reach(x, y) :- step(x, y).
 reach(x, z) :- reach(x, y), step(y, z).
 .decl heavy(name: symbol, y: number, w: number)
 heavy(name, y, w) :- label(x, name), reach(x, y), weight(y, w).
+.decl named(x: number, n: number)
+named(x, n) :- label(x, _), n = count : { label(x, _) }.
 """
 REFUSED = 99
 """An edge to this node makes a rule fail, in rounds whose pipelines quarantine such rows."""
@@ -112,6 +114,8 @@ class Run:
             Sink("reach", path=f"{self.folder}/reach"),
             Sink("heavy", what="changes", path=f"{self.folder}/heavy-changes"),
             Sink("heavy", format="delta", path=f"{self.folder}/heavy"),
+            # In shards, Spark writes these in the job of the epoch.
+            Sink("named", what="changes", path=f"{self.folder}/named-changes"),
         ]
 
     def pipeline(self, round_: Round) -> Pipeline:

@@ -46,6 +46,7 @@ import tidelog
 from tests.samples import sample
 from tests.spark.killed import MARK, OFFSETS, REFUSED, Round, Run
 from tidelog.bench.kafka_broker import Broker, broker
+from tidelog.spark.shard_staging import BY_SPARK
 
 ROOT = Path(__file__).resolve().parents[2]
 LEGS = 2
@@ -428,6 +429,8 @@ class Contents:
     heavy: list[Row]
     states: list[frozenset[Row]]
     """The rows of `heavy` after each epoch, by its changes."""
+    named: list[frozenset[Row]]
+    """The same of `named`."""
     positions: list[str]
     """What was read of each source after each epoch."""
     quarantine: list[dict[str, Any]]
@@ -445,6 +448,7 @@ def contents(run: Shaken, driver: Driver) -> Contents:
         sorted(tuple(row.values()) for row in reach),
         sorted(tuple(row) for row in driver.ask("rows", path=str(folder / "heavy"))),
         _states(folder / "heavy-changes", len(positions)),
+        _states(folder / "named-changes", len(positions)),
         positions,
         _quarantined(folder / "state" / "quarantine"),
         run.totals,
@@ -502,10 +506,13 @@ def compare(calm: Contents, shaken: Contents) -> int:
     assert shaken.positions[-1] == calm.positions[-1]
     epochs = {position: epoch for epoch, position in enumerate(calm.positions)}
     same = 0
-    for position, state in zip(shaken.positions, shaken.states, strict=True):
+    found = zip(shaken.positions, shaken.states, shaken.named, strict=True)
+    for position, state, named in found:
         if position in epochs:
             assert state == calm.states[epochs[position]], (position, epochs[position])
+            assert named == calm.named[epochs[position]], (position, epochs[position])
             same += 1
+    assert shaken.named[-1] == calm.named[-1]
     for one in (calm, shaken):
         assert one.states[-1] == frozenset(one.heavy)
         assert len(one.heavy) == len(set(one.heavy))
@@ -582,8 +589,12 @@ def main(folder: Path, seed: int, drivers_to_kill: int, executors_to_kill: int) 
             refused = [row for row in expected.quarantine if "division" in row["reason"]]
             assert expected.quarantine
             assert bool(refused) == (given.round.on_rule_error == "quarantine")
+            assert expected.named[-1]
             for run in runs:
                 same = compare(expected, contents(run, drivers.get()))
+                staged = list(Path(run.run.folder).rglob(f"state/sharded/changes/*{BY_SPARK}"))
+                is_staged = run.run.shards > 0 and given.round.on_rule_error == "fail"
+                assert bool(staged) == is_staged, run.name
                 print(
                     f"round {rounds}: `{run.name}` is equal, {same} of {calm.epoch + 1} epochs too"
                 )
