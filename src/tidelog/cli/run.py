@@ -26,6 +26,7 @@ from tidelog.io.parameters import check_parameters
 from tidelog.io.results import OutputPlan
 from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Directive, DirectiveKind, Program
+from tidelog.plan.demand_choice import pays_on_demand
 
 
 def run_program(
@@ -48,7 +49,13 @@ def run_program(
     if engine == "kernel" and compile_first():
         clock.lap("compile the kernels")
     with shown_progress() as progress:
-        options = Options(engine=engine, progress=progress, expects_updates=bool(epoch_folders))
+        once = engine == "kernel" and not epoch_folders and not stats
+        options = Options(
+            engine=engine,
+            progress=progress,
+            expects_updates=bool(epoch_folders),
+            on_demand=once and pays_on_demand(program),
+        )
         database = open_database(program, options, given)
         clock.lap("evaluate")
         reports = [("first evaluation", database.last_epoch)]

@@ -50,8 +50,6 @@ class Tables:
         self._watched: dict[str, list[Words]] = {}
         self._stamp: object = None
         self._is_empty = True
-        self.rounds = 0
-        """How many times a unit has run since the tables were empty."""
 
     @property
     def catalog(self) -> Catalog:
@@ -101,7 +99,6 @@ class Tables:
         for parts in self._watched.values():
             parts.clear()
         self._is_empty = True
-        self.rounds = 0
 
     def ask(self, asked: Mapping[str, Words]) -> dict[str, Words]:
         """Insert rows into relations, and compute all that follows.
@@ -114,9 +111,8 @@ class Tables:
             unit = next((unit for unit in self._units if unit.has_work()), None)
             if unit is None:
                 return new
-            self.rounds += 1
             unit.run()
-            self._catalog.meter.reached(self.rounds, 0)
+            self._catalog.meter.found(0)
 
     def insert(self, name: str, rows: Words) -> Words:
         """Insert sorted rows, and tell the units that read them; return those that are new."""

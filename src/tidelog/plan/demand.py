@@ -33,15 +33,17 @@ before it; but answers never change, so what was done stays done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidelog.plan.body import Assign, AtomUse, Condition, Constant, LoweredRule, OnFailure
+from tidelog.plan.linear import followed
 from tidelog.plan.lowered import Aggregation, Layer, Lowered, given_of
 from tidelog.plan.order import Stats
 from tidelog.plan.sideways import Passing, needed_conditions
 from tidelog.values.types import NUMBER, Type
 
+_FEW_GIVEN = Stats(1e3, (1e2,) * 256)  # relations that rules derive are rarely given many rows
 Columns = tuple[int, ...]
 Origin = tuple[tuple[str, int] | None, ...]
 """For each column of a relation a column of another, whose domain it has; None for any value."""
@@ -168,6 +170,7 @@ class DemandRewriting:
         self._relations: dict[str, tuple[Type, ...]] = {}
         self._origins: dict[str, Origin] = {}
         self._units: dict[int, DemandUnit] = {}
+        self._given = {d.given for d in defined.values() if d.given is not None}
         self._rules = 0
         self._aggregated: set[str] = set()
 
@@ -181,6 +184,10 @@ class DemandRewriting:
         self._relations[name] = types
         if origin is not None:
             self._origins[name] = origin
+
+    def has(self, name: str) -> bool:
+        """Return whether the program has a relation of its own by this name."""
+        return name in self._relations
 
     def add_origin(self, name: str, origin: Origin) -> None:
         """Say which domains a relation has that no program stores."""
@@ -197,9 +204,10 @@ class DemandRewriting:
         self._work()
         return call
 
-    def is_defined(self, relation: str) -> bool:
-        """Return whether a relation is computed on demand."""
-        return relation in self._defined
+    @property
+    def calls(self) -> Collection[tuple[str, Columns]]:
+        """The relations that are asked for, with the columns that are bound."""
+        return self._calls.keys()
 
     def program(self) -> DemandProgram:
         """Return the program for all questions."""
@@ -243,29 +251,71 @@ class DemandRewriting:
     def _define(self, relation: str, call: DemandCall) -> None:
         definition = self._defined.get(relation)
         if definition is None:  # the rows of groups, for an aggregate over a stored relation
-            self._add_copy(relation, relation, call, 0)
+            self._add(self._copying(relation, relation), call.answers, call, 0, frozenset())
             return
         if definition.aggregation is not None:
             self._aggregate(definition.aggregation, call, definition.unit)
             return
         own = frozenset(n for n, d in self._defined.items() if d.unit == definition.unit)
-        for rule in definition.rules:
-            self._add(rule, call.answers, call, definition.unit, own)
+        rules = [*definition.rules]
         if definition.given is not None:
-            self._add_copy(definition.given, relation, call, definition.unit)
+            rules.append(self._copying(definition.given, relation))
+        if self._follow(rules, relation, call, definition.unit, own):
+            return
+        for rule in rules:
+            self._add(rule, call.answers, call, definition.unit, own)
+
+    def _follow(
+        self,
+        rules: Sequence[LoweredRule],
+        relation: str,
+        call: DemandCall,
+        unit: int,
+        own: frozenset[str],
+    ) -> bool:
+        """Add a recursion that passes on what it is not asked for; return False for others."""
+        reached = f"{call.answers}@reached"
+        types = self._types(relation)
+        parts = followed(
+            rules, relation, call.bound, types, own, reached, self._is_on_demand, self._stats_of
+        )
+        if parts is None:
+            return False
+        self._add_columns(reached, relation, (*call.bound, *call.bound))
+        slots = tuple(f"c{i}" for i in call.bound)
+        start = _rule(
+            AtomUse(reached, (*slots, *slots)),
+            (AtomUse(call.asked, slots),),
+            {f"c{i}": types[i] for i in call.bound},
+            "what is asked for",
+        )
+        self._append(self._unit(unit), start)
+        for rule in parts.follow:
+            self._add(rule, reached, None, unit, own)
+        for rule in parts.end:
+            self._add(rule, call.answers, None, unit, own)
+        return True
+
+    def _stats_of(self, name: str) -> Stats:
+        """Return the size of a stored relation; those of the program's own are small."""
+        if name in self._relations:
+            return Stats(0.0, (1.0,) * max(1, len(self._relations[name])))
+        if name in self._given:
+            return _FEW_GIVEN
+        return self._stats(name)
 
     def _unit(self, number: int) -> DemandUnit:
         return self._units.setdefault(number, DemandUnit(number))
 
-    def _add_copy(self, relation: str, whole: str, call: DemandCall, unit: int) -> None:
-        """Add the rule that answers with rows of a stored relation."""
+    def _copying(self, relation: str, whole: str) -> LoweredRule:
+        """Return the rule that answers with rows of a stored relation."""
         types = self._types(whole)
         slots = tuple(f"c{i}" for i in range(len(types)))
         of_slots = dict(zip(slots, types, strict=True))
         rule = _rule(
             AtomUse(whole, slots), (AtomUse(relation, slots),), of_slots, f"rows of {whole}"
         )
-        self._add(with_unit(rule), call.answers, call, unit, frozenset())
+        return with_unit(rule)
 
     # --- aggregates ---
 
@@ -335,7 +385,7 @@ class DemandRewriting:
     ) -> None:
         """Add a rule for a head, restricted to what the call asks for, and what it asks itself."""
         rule, guard = _guarded(rule, call)
-        passing = Passing(rule, guard, own, self._is_on_demand, self._stats)
+        passing = Passing(rule, guard, own, self._is_on_demand, self._stats_of)
         target = self._unit(unit)
         atoms: list[AtomUse] = [] if guard is None else [guard]
         for place, bound in passing.steps:

@@ -62,18 +62,10 @@ def propagation(
     stats: Callable[[str], Stats],
 ) -> Propagation:
     """Return the questions of layers; `defined` are the relations that are not stored."""
-    like: dict[str, str] = {}
-
-    def known_stats(name: str) -> Stats:
-        if name in like:
-            return Stats(0.0, (1.0,) * max(1, len(types(like[name]))))
-        return stats(name)
-
-    rewriting = DemandRewriting(defined, types, known_stats)
+    rewriting = DemandRewriting(defined, types, stats)
 
     def add(name: str, relation: str) -> None:
-        if name not in like:
-            like[name] = relation
+        if not rewriting.has(name):
             columns = range(max(1, len(types(relation))))
             rewriting.add_relation(name, types(relation), tuple((relation, i) for i in columns))
 

@@ -80,12 +80,7 @@ class LoweredQuestion:
         def known_types(name: str) -> tuple[Type, ...]:
             return self.relations[name] if name in self.relations else types(name)
 
-        def known_stats(name: str) -> Stats:
-            if name in self.relations:
-                return Stats(0.0, (1.0,) * max(1, len(self.relations[name])))
-            return stats(name)
-
-        rewriting = DemandRewriting({**defined, **own}, known_types, known_stats)
+        rewriting = DemandRewriting({**defined, **own}, known_types, stats)
         for name in (ANSWERS, *map(given_name, range(len(self.rules)))):
             rewriting.add_relation(name, self.relations[name], self.origins[name])
         for name, origin in self.origins.items():

@@ -12,7 +12,7 @@ So within a recursion a column is bound only by values that are there already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tidelog.plan.body import (
     Assign,
@@ -57,6 +57,10 @@ class Passing:
         self._before: dict[int, tuple[Condition, ...]] = {}
         self.steps = [*self._order()]
         """The places of the atoms, each with the columns that are bound when it is read."""
+
+    def binds(self, slots: Iterable[str]) -> bool:
+        """Return whether all atoms together bind slots, to values that were there already."""
+        return (self._bound - self._made).issuperset(slots)
 
     def conditions_before(self, place: int) -> Sequence[Condition]:
         """Return the conditions that can be computed before an atom is read."""

@@ -17,6 +17,7 @@ from tidelog.bench.suites import (
     rules,
     spark,
     theta,
+    virtual,
     workload,
 )
 
@@ -27,6 +28,7 @@ SUITES: dict[str, Suite] = {
         join,
         leapfrog,
         theta,
+        virtual,
         aggregates,
         galen,
         crdt,
