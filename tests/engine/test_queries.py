@@ -21,8 +21,8 @@ from tidelog.plan import order
 from tidelog.plan.demand import bound_by_recursion
 from tidelog.values.types import Row
 
-PROGRAMS = sample(20, 2000)
-BLOCK = 10
+PROGRAMS = sample(12, 2000)
+BLOCK = 6
 ASKED = 4  # questions about each relation
 
 

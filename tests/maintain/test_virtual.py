@@ -23,8 +23,8 @@ from tidelog.plan import order
 from tidelog.reference import evaluate
 from tidelog.values.types import Row
 
-PROGRAMS = sample(30, 3000)
-BLOCK = 10
+PROGRAMS = sample(18, 3000)
+BLOCK = 6
 
 
 @pytest.fixture(autouse=True)
