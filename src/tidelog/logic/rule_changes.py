@@ -15,7 +15,7 @@ from tidelog.lang.parser import parse
 from tidelog.lang.printer import format_rule, format_statement
 from tidelog.logic.analyse import analyse
 from tidelog.logic.program import Program
-from tidelog.logic.registry import registered
+from tidelog.logic.registry import functions, registered
 from tidelog.source import SourceText, Span
 
 ADDED = "<added rules>"
@@ -75,7 +75,7 @@ def changed_program(program: Program, change: RuleChange) -> Program:
         # Macros of the old text do not reach the new one, or the other way round.
         text = "".join(f"{format_statement(statement)}\n" for statement in statements)
     module = s.Module(SourceText(program.name, text), statements)
-    found = analyse(module, diagnostics, registered())
+    found = analyse(module, diagnostics, registered(), functions())
     diagnostics.raise_if_any()
     return found
 
