@@ -167,6 +167,26 @@ EXERCISES = (
         ),
         ({"asked": [(2,)]}, {}),
     ),
+    # Aggregates over the pairs of inequality joins.
+    Exercise(
+        "ranges",
+        """
+        .decl left(x: number, y: number)
+        .decl right(y: number, z: number)
+        .decl nearest(x: number, y: number, z: number)
+        nearest(x, y, z) :- left(x, y), z = max w : { right(x, w), w < y }.
+        .decl pairs(n: number, s: number)
+        pairs(n, s) :-
+            n = count : { left(_, y), right(_, z), y < z },
+            s = sum z : { left(_, y), right(_, z), y < z }.
+        """,
+        {"left": [(i % 7, 3 * i) for i in range(99)], "right": [(i % 7, 2 * i) for i in range(99)]},
+        (
+            ({"left": [(1, 2)]}, {"right": [(5, 10)]}),
+            ({"right": [(2, 5)]}, {}),
+            ({"left": [(i % 7, 5 * i) for i in range(500)]}, {"left": [(1, 3)]}),
+        ),
+    ),
     # Values that are not numbers, groups, and what is computed inside and outside of joins.
     Exercise(
         "values",

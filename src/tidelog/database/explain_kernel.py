@@ -151,6 +151,7 @@ class KernelDetails:
         for layer in self._layers(relation):
             if layer.aggregation is not None:
                 lines.append(self._aggregation(layer.aggregation))
+                continue  # its rules are run from what it looks up
             for rule in _rules(layer):
                 if rule.atoms and rule.atoms[0].relation in self._catalog.lowered.facts:
                     continue  # facts of the program never change
@@ -299,7 +300,13 @@ class KernelDetails:
         """Return the orders in which plans read relations, except those of changes."""
         found: dict[str, set[tuple[int, ...]]] = {}
         for layer in layers:
-            for rule in layer.rules:
+            ranged = None if layer.aggregation is None else layer.aggregation.ranged
+            for read in () if ranged is None else filter(None, ranged.reads):
+                width = len(self._catalog.types(read.relation))
+                first = (*(column for _, column in read.keys), read.column)
+                rest = (c for c in range(width) if c not in first)
+                found.setdefault(read.relation, set()).add((*first, *rest))
+            for rule in layer.rules if ranged is None else ():
                 for way in self._joins(layer, rule):
                     for relation, order in _orders(way.join):
                         found.setdefault(relation, set()).add(order)

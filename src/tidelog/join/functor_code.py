@@ -6,19 +6,8 @@ from collections.abc import Callable
 
 from tidelog.kernel.machine import Op
 from tidelog.plan.body import FunctorCall
+from tidelog.plan.bounds import ordinal_range
 from tidelog.values.types import Kind, Type
-
-_RANGES = {
-    Kind.DATE: (-719162, 2932896),
-    Kind.TIMESTAMP: (-62135596800000000, 253402300799999999),
-}
-
-
-def ordinal_range(type_: Type) -> tuple[int, int] | None:
-    """Return the ordinals that a result of this type may have; None if all 64 bits are used."""
-    if type_.kind is Kind.DECIMAL:
-        return -(10**type_.precision) + 1, 10**type_.precision - 1
-    return _RANGES.get(type_.kind)
 
 
 class FunctorCode:

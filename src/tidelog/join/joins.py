@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from tidelog.join import functors
 from tidelog.join.compiler import BATCH, Output, compile_join
-from tidelog.join.functor_code import ordinal_range
 from tidelog.join.program import JoinProgram, Overflowed
 from tidelog.kernel import join_layout as k
 from tidelog.kernel.marks import DEAD
@@ -31,7 +30,7 @@ from tidelog.plan.body import (
     is_external,
     outputs,
 )
-from tidelog.plan.bounds import slot_bounds
+from tidelog.plan.bounds import ordinal_range, slot_bounds
 from tidelog.plan.order import Orderer, Stats, in_order
 from tidelog.plan.staging import first_externals, needing_externals, reachable_slots, wanted_later
 from tidelog.plan.steps import Leap, Scan

@@ -207,25 +207,49 @@ def _add_rows(limbs, operation, which, values, added, order, start, stop, first)
             limbs[g, HIGH] = at + 3
 
 
+@bare_helper
+def _add_partials(limbs, operation, which, partials, added, order, start, stop, first):
+    """Add partial results (kernel/scan.py) to the limbs of their groups."""
+    is_ordered, is_counted = order.shape[0] != 0, operation[OPERATION] == COUNT_ROWS
+    for j in range(start, stop):
+        i = order[j] if is_ordered else j
+        g = which[i] - first
+        one = np.int64(1) if i < added else np.int64(-1)
+        count, high, low = partials[0, i], partials[1, i], partials[2, i]
+        limbs[g, CHANGE] += one * count
+        if is_counted:
+            continue
+        high += (low >> 32) + count * operation[HIGH_BIAS]
+        limbs[g, 0] += one * (low & _MASK)
+        limbs[g, 1] += one * (high & _MASK)
+        limbs[g, 2] += one * (high >> 32)
+        limbs[g, LOW] = 0
+        limbs[g, HIGH] = max(limbs[g, HIGH], 3)
+
+
 @bare_kernel
 def add_up(
-    heads, words, state, undo, operation, which, values, added, order, start, stop, first, limbs,
-    deleted, inserted,
+    heads, words, state, undo, operation, which, values, partials, added, order, start, stop,
+    first, limbs, deleted, inserted,
 ):  # fmt: skip
     """Add rows to the groups from number `first` on, and store the new sums.
 
     The rows are order[start:stop], or all of [start, stop) if there is no order; those numbered
-    `added` and more are subtracted. `limbs` has a row for each group of the part, all zeros before
-    and after. `deleted` and `inserted` get the result rows (key, value) of these groups. Groups
-    whose sum overflows its type are counted. The caller has made room for a block of the largest
-    size for each group.
+    `added` and more are subtracted. Each row has one of the `values`; or it stands for many rows,
+    and has a count and a sum in two halves in `partials` (not for floats). `limbs` has a row for
+    each group of the part, all zeros before and after. `deleted` and `inserted` get the result rows
+    (key, value) of these groups. Groups whose sum overflows its type are counted. The caller has
+    made room for a block of the largest size for each group.
     """
     width = heads.shape[1] - FIELDS
     last = min(first + limbs.shape[0], state[TOUCHED])
     for g in range(first, last):
         slot = undo[g, UNDO_SLOT]
         _load(words, heads[slot, width + BLOCK], heads[slot, width + SHAPE], limbs, g - first)
-    _add_rows(limbs, operation, which, values, added, order, start, stop, first)
+    if partials.shape[1] != 0:
+        _add_partials(limbs, operation, which, partials, added, order, start, stop, first)
+    else:
+        _add_rows(limbs, operation, which, values, added, order, start, stop, first)
     for g in range(first, last):
         slot, row = undo[g, UNDO_SLOT], limbs[g - first]
         sign, low, high = settle(row, row[LOW], row[HIGH])
@@ -313,10 +337,10 @@ def _add_row(
         return False
     state[DELETED] = state[INSERTED] = state[BEYOND] = 0
     values = columns[max(target, 0)]
-    order = np.zeros(0, np.int64)
+    order, no_partials = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
     add_up(
-        heads, words, state, undo, operation, which, values, added, order, ZERO, ONE, ZERO, limbs,
-        deleted, inserted,
+        heads, words, state, undo, operation, which, values, no_partials, added, order, ZERO, ONE,
+        ZERO, limbs, deleted, inserted,
     )  # fmt: skip
     return True
 

@@ -89,31 +89,65 @@ def renew(words, marks, limit, word, shift, mask, bias, nodes, positions):
             node >>= 1
 
 
-@kernel
-def fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into):
-    """Add the rows [start, stop) to the partial results in `into`; return how many nodes it took.
+@njit(cache=True, inline="always")
+def _fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into, at):
+    """Add the rows [start, stop) to a column of `into`; return how many nodes it took.
 
     The rows of a block that is only partly in the interval are added one by one; there are at most
     two such blocks.
     """
     blocks = nodes.shape[1] // 2
     first, last = -(-start // BLOCK), stop // BLOCK
-    if first >= last:
-        _add_rows(words, start, stop, marks, limit, word, shift, mask, bias, into, 0)
-        return 0
-    _add_rows(words, start, first * BLOCK, marks, limit, word, shift, mask, bias, into, 0)
-    _add_rows(words, last * BLOCK, stop, marks, limit, word, shift, mask, bias, into, 0)
-    left, right = blocks + first, blocks + last
     used = 0
-    while left < right:
-        if left & 1:
-            _add_node(nodes, left, into, 0)
-            left += 1
-            used += 1
-        if right & 1:
-            right -= 1
-            _add_node(nodes, right, into, 0)
-            used += 1
-        left >>= 1
-        right >>= 1
+    if first >= last:
+        _add_rows(words, start, stop, marks, limit, word, shift, mask, bias, into, at)
+    else:
+        _add_rows(words, start, first * BLOCK, marks, limit, word, shift, mask, bias, into, at)
+        _add_rows(words, last * BLOCK, stop, marks, limit, word, shift, mask, bias, into, at)
+        left, right = blocks + first, blocks + last
+        while left < right:
+            if left & 1:
+                _add_node(nodes, left, into, at)
+                left += 1
+                used += 1
+            if right & 1:
+                right -= 1
+                _add_node(nodes, right, into, at)
+                used += 1
+            left >>= 1
+            right >>= 1
     return used
+
+
+@kernel
+def fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into):
+    """Add the rows [start, stop) to partial results; return how many nodes it took."""
+    return _fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into, 0)
+
+
+@njit(cache=True, inline="always")
+def _rows_before(words, keys, i, behind):
+    """Return how many rows are before the key in column i, or with `behind` not after it."""
+    low, high = 0, words.shape[1]
+    while low < high:
+        middle = (low + high) >> 1
+        is_before = behind
+        for w in range(words.shape[0]):
+            if words[w, middle] != keys[w, i]:
+                is_before = words[w, middle] < keys[w, i]
+                break
+        if is_before:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def fold_ranges(words, marks, limit, word, shift, mask, bias, nodes, low, high, into):
+    """Add the rows from low[:, i] up to high[:, i], both included, to column i of `into`."""
+    for i in range(low.shape[1]):
+        start = _rows_before(words, low, i, False)
+        stop = _rows_before(words, high, i, True)
+        if start < stop:
+            _fold(words, marks, limit, word, shift, mask, bias, nodes, start, stop, into, i)

@@ -39,8 +39,8 @@ repair.level_above: i64[][] i64
 
 accumulate.change_by_row: i64[][] i32[] u32[] i64[] i64[][] i64[] i64[][] i64[][] i64[] i64 i64
     i64[][] i64[][] i64[][] i64[][]
-accumulate.add_up: i64[][] u32[] i64[] i64[][] i64[] i64[] i64[] i64 i64[] i64 i64 i64 i64[][]
-    i64[][] i64[][]
+accumulate.add_up: i64[][] u32[] i64[] i64[][] i64[] i64[] i64[] i64[][] i64 i64[] i64 i64 i64
+    i64[][] i64[][] i64[][]
 groups.note_groups: i64[][] i32[] i64[] i64[][] i64[] i64 i64 i64[] i64[][] i32[] i64
 siblings.write_results: i64[][] u32[] i64[][] i64[][] i64 i64[] bool i64[] i64[][] i64[][] bool[]
     bool[]
@@ -60,6 +60,7 @@ descriptors.write_marks: i64[][] i64 i64 i64[][] i32[] i64 i64 i64[][] i64[][] i
 descriptors.place: i64[][] i64[][] i64[][] i64 i64[][] i64[][]
 descriptors.extremes: i64[][] i64 i64[][] i64[][] i64 bool i64 i64 i64 i64 i64[] bool[]
 complement.complement: i64[][] i64[][] i64[][] i64[][] i64 i64 i64[][] i64[] i64[][] i64[]
+scan.fold_ranges: i64[][] i64 i64 i64 i64 i64 i64 i64[][] i64[][] i64[][] i64[][]
 scan.fold: i64[][] i64 i64 i64 i64 i64 i64 i64[][] i64 i64 i64[][]
 scan.grow: i64[][] i64 i64 i64 i64 i64 i64 i64[][]
 scan.renew: i64[][] i64 i64 i64 i64 i64 i64 i64[][] i64[]

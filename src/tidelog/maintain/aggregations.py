@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tidelog.maintain.aggregate import Aggregate
 from tidelog.maintain.extremes import Extremes
+from tidelog.maintain.nearest import Nearest
+from tidelog.maintain.range_sums import RangeSiblings, RangeSums
 from tidelog.maintain.registered import GroupSums, SetFunctions
 from tidelog.maintain.scans import Scans
 from tidelog.maintain.sets import Sets
@@ -11,7 +13,8 @@ from tidelog.maintain.sums import Siblings, Sums
 from tidelog.plan.lowered import Aggregation
 
 CLASSES: tuple[type[Aggregate], ...] = (
-    Siblings, Sums, Extremes, Scans, Sets, GroupSums, SetFunctions,
+    Nearest, RangeSiblings, RangeSums, Siblings, Sums, Extremes, Scans, Sets, GroupSums,
+    SetFunctions,
 )  # fmt: skip
 
 

@@ -38,8 +38,7 @@ class GroupWise(Aggregate):
 
     def bootstrap(self) -> None:
         """Aggregate every group."""
-        codes = self._source.unpack(self._source.rows(Version.NEW))
-        groups = self._distinct_groups(codes)
+        groups = self._all_groups()
         with self._noting() as unvalued:
             rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
         if self._failed is not None:
@@ -66,7 +65,7 @@ class GroupWise(Aggregate):
 
     def check(self) -> None:
         """Assert that the result is that of the source."""
-        groups = self._distinct_groups(self._source.unpack(self._source.rows(Version.NEW)))
+        groups = self._all_groups()
         with self._noting() as unvalued:
             rows = self._catalog.pack(self._aggregation.result, self._compute(groups))
         if self._failed is not None:
@@ -77,6 +76,10 @@ class GroupWise(Aggregate):
     @abstractmethod
     def _compute(self, groups: Array) -> Array:
         """Return the result rows of the groups, as ordinals; groups without rows have none."""
+
+    def _all_groups(self) -> Array:
+        """Return every group."""
+        return self._distinct_groups(self._source.unpack(self._source.rows(Version.NEW)))
 
     def _touched_groups(self) -> Array:
         """Return the groups that the delta of the source touches."""

@@ -66,7 +66,8 @@ class Sums(Aggregate):
     def bootstrap(self) -> None:
         """Add up every group."""
         self._sums.clear()
-        _, rows = self._add(self._source.ordinals(self._source_rows()), None)
+        _, rows = self._fill(self._sums)
+        self._accept(rows)
         if self._failed is not None:
             self._replace_failed(self._sums.failed()[1])
         self._sums.commit()
@@ -79,19 +80,18 @@ class Sums(Aggregate):
         if self._sums.is_kept:
             return
         self._sums.clear()
-        columns = self._source.ordinals(self._source_rows())
-        self._add_to(self._sums, columns, columns.shape[1])
+        self._fill(self._sums)
         self._sums.commit()
 
     def update(self) -> Deltas:
         """Add the change of the source to its groups."""
-        delta = self._source.delta
-        self.choice = UPDATE if delta else NOTHING
-        if not delta:
+        is_changed = self._is_changed()
+        self.choice = UPDATE if is_changed else NOTHING
+        if not is_changed:
             return {}
         relation, failed = self._result, self._failed
         relation.touch()
-        deleted, inserted = self._changed(delta)
+        deleted, inserted = self._changed()
         if self._stores_rows:
             change = relation.change(inserted, deleted)
         else:
@@ -105,8 +105,7 @@ class Sums(Aggregate):
         """Assert that sums and result are those of the source."""
         self._sums.check()
         fresh = self._new_sums()
-        columns = self._source.ordinals(self._source_rows())
-        _, inserted = self._add_to(fresh, columns, columns.shape[1])
+        _, inserted = self._fill(fresh)
         if self._failed is not None:
             expected = set(map(tuple, fresh.failed()[1].T.tolist()))
             found = self._failed.ordinals(self._failed.rows())
@@ -118,11 +117,19 @@ class Sums(Aggregate):
             rows = self._result.no_rows()
         assert np.array_equal(rows, self._result.rows()), f"{self._aggregation.result} is stale"
 
-    def _source_rows(self) -> Words:
-        return self._catalog.rows_of(self._aggregation.source, Version.NEW)
+    def _fill(self, sums: Any) -> tuple[Array, Array]:
+        """Add all rows of the source to empty sums; return what `_add_to` does."""
+        rows = self._catalog.rows_of(self._aggregation.source, Version.NEW)
+        columns = self._source.ordinals(rows)
+        return self._add_to(sums, columns, columns.shape[1])
 
-    def _changed(self, delta: Delta) -> tuple[Words, Words]:
-        """Add a delta of the source to its groups; return the rows to delete and to insert."""
+    def _is_changed(self) -> bool:
+        """Return whether there is anything to add or subtract."""
+        return bool(self._source.delta)
+
+    def _changed(self) -> tuple[Words, Words]:
+        """Add the delta of the source to its groups; return the rows to delete and to insert."""
+        delta = self._source.delta
         added = delta.inserted.shape[1]
         if added + delta.deleted.shape[1] == 1 and not self._aggregation.parts:
             return self._changed_by_row(delta.inserted if added else delta.deleted, added)
@@ -130,7 +137,8 @@ class Sums(Aggregate):
             changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
         else:
             changed = delta.inserted if added else delta.deleted
-        deleted, inserted = self._add(self._source.ordinals(changed), added)
+        deleted, inserted = self._add_to(self._sums, self._source.ordinals(changed), added)
+        self._accept(inserted)
         return self._packed(deleted), self._packed(inserted)
 
     def _changed_by_row(self, row: Words, added: int) -> tuple[Words, Words]:
@@ -178,18 +186,12 @@ class Sums(Aggregate):
         found: tuple[Array, Array] = sums.add(columns, self._key, self._aggregation.target, added)
         return found
 
-    def _add(self, columns: Array, first: int | None) -> tuple[Array, Array]:
-        """Add the first rows to their groups and subtract the others; None adds all.
-
-        Returns the result rows to delete and those to insert, as ordinals.
-        """
-        added = columns.shape[1] if first is None else first
-        deleted, inserted = self._add_to(self._sums, columns, added)
+    def _accept(self, inserted: Array) -> None:
+        """Check result rows: that no sum overflows, and that their domains cover them."""
         self._refuse_overflow()
         if inserted.shape[1]:
             for values, domain in zip(inserted[len(self._own_key) :], self._domains, strict=True):
                 domain.require(values)
-        return deleted, inserted
 
     def _refuse_overflow(self) -> None:
         """Raise an error if a group of this epoch has no value and nothing could excuse that."""

@@ -26,7 +26,12 @@ MIRRORED = {
     Comparison.GE: Comparison.LE,
 }
 """The comparison with its sides exchanged."""
-_WHOLE = (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP)
+WHOLE = (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP)
+"""Kinds whose sums with a number are sums of ordinals."""
+_RANGES = {
+    Kind.DATE: (-719162, 2932896),
+    Kind.TIMESTAMP: (-62135596800000000, 253402300799999999),
+}
 
 IsSafe = Callable[[str, int, Type], bool]
 """Whether no value of a slot, plus a constant, leaves the range of a type."""
@@ -44,6 +49,13 @@ class SlotBound:
     """The comparison that says so."""
     sum: Assign | None = None
     """The sum that was turned around. If only `check` needs it, the bound replaces it as well."""
+
+
+def ordinal_range(type_: Type) -> tuple[int, int] | None:
+    """Return the ordinals that a result of this type may have; None if all 64 bits are used."""
+    if type_.kind is Kind.DECIMAL:
+        return -(10**type_.precision) + 1, 10**type_.precision - 1
+    return _RANGES.get(type_.kind)
 
 
 def slot_bounds(
@@ -75,7 +87,7 @@ def _sums(
     for condition in conditions:
         match condition:
             case Assign(into, FunctorCall("add" | "sub" as op, (left, right), type=type_)):
-                if type_.kind not in _WHOLE:
+                if type_.kind not in WHOLE:
                     continue
                 if op == "add" and left in constants:
                     left, right = right, left

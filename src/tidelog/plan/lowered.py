@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.plan.body import LoweredRule, copied_columns
+from tidelog.plan.ranges import RangedJoin
 from tidelog.source import Span
 from tidelog.values.algebra import Algebra
 from tidelog.values.types import Row, Type
@@ -47,6 +48,8 @@ class Aggregation:
     """The names of the group's variables, for messages."""
     parts: tuple[Aggregation, ...] = ()
     """The aggregates of a row, from left to right, if there are several (plan/siblings.py)."""
+    ranged: RangedJoin | None = None
+    """The join that gives the rows of the source, if these are not stored (plan/ranges.py)."""
 
     @property
     def each(self) -> tuple[Aggregation, ...]:

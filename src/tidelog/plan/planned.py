@@ -14,6 +14,7 @@ from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Lowered
 from tidelog.plan.theta.choice import NAME as TREE
 from tidelog.plan.theta.choice import Refused, tree_shape, with_trees
+from tidelog.plan.theta.ranged import with_ranges
 from tidelog.plan.traces import NAME as LEAPFROG
 from tidelog.plan.traces import untraceable
 from tidelog.plan.virtual import with_virtual
@@ -28,7 +29,7 @@ def planned(program: Program, strategies: Mapping[str, str] = NOTHING_FORCED) ->
     functional = frozenset(r.name for r in program.relations.values() if r.functional)
     whole = with_virtual(lower(program, forced), program, forced)
     virtual = {n for la in whole.layers if la.virtual is not None for n in la.relations}
-    found = with_trees(whole, functional | virtual)
+    found = with_trees(with_ranges(whole), functional | virtual)
     for layer in found.layers:
         if layer.strategy == TREE and layer.tree is None:
             shape, name = tree_shape(found, layer, functional), layer.relations[0]

@@ -32,6 +32,7 @@ _PART = 1 << k.PART_SHIFT
 _MANY = 4096  # this many rows have their keys looked up in an array, not in the hash table
 _NO_PLACES = np.zeros(0, np.int32)
 _NO_ORDER = np.zeros(0, np.int64)
+_NO_PARTIALS = np.zeros((3, 0), np.int64)
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,17 @@ class Accumulators:
     # --- within an epoch ---
 
     def add(
-        self, columns: Array, key: Array, target: int | None, added: int
+        self,
+        columns: Array,
+        key: Array,
+        target: int | None,
+        added: int,
+        partials: Array = _NO_PARTIALS,
     ) -> tuple[Array, Array]:
         """Add the first `added` of the rows to their groups, and subtract the others.
+
+        If there are `partials`, each row stands for many: for a count of rows, and for their sum in
+        two halves (kernel/scan.py).
 
         Returns the result rows to delete and those to insert: columns of ordinals, the key and the
         value. A group without rows has none, nor has one whose sum overflows its type.
@@ -191,7 +200,7 @@ class Accumulators:
         state, n = self._state, columns.shape[1]
         assert not state[g.TOUCHED], "the epoch before has not ended"
         assert n <= exact.MOST_ADDED, "so many rows must be added in parts"
-        if n == 1:
+        if n == 1 and partials is _NO_PARTIALS:
             return self._add_row(columns, key, -1 if target is None else target, added)
         which = np.empty(n, np.int64)
         seen, lowest = (_NO_PLACES, 0) if n < _MANY else _places(columns, key)
@@ -213,8 +222,8 @@ class Accumulators:
         for first, start, stop, order in _parts(which, groups):
             self._make_words(len(limbs))
             k.add_up(
-                self._heads, self._words, state, self._undo, self._operation, which, values, added,
-                order, start, stop, first, limbs, deleted, inserted,
+                self._heads, self._words, state, self._undo, self._operation, which, values,
+                partials, added, order, start, stop, first, limbs, deleted, inserted,
             )  # fmt: skip
         old, new, _ = state[g.DELETED : g.BEYOND + 1].tolist()
         return deleted[:, :old], inserted[:, :new]

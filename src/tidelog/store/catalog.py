@@ -15,7 +15,7 @@ from tidelog.errors import EvaluationError
 from tidelog.kernel import rows as kernel
 from tidelog.logic.graph import UnionFind
 from tidelog.plan.body import Assign, LoweredRule
-from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of, is_only_copied
+from tidelog.plan.lowered import Aggregation, Layer, Lowered, TreeView, given_of, is_only_copied
 from tidelog.plan.order import Stats
 from tidelog.runtime.progress import Meter
 from tidelog.store.codec import FEW, Codec
@@ -460,6 +460,8 @@ def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
                 union((aggregation.result, i), (aggregation.source, column))
                 if aggregation.failed is not None:
                     union((aggregation.failed, i), (aggregation.source, column))
+            for given, read in _ranged_columns(aggregation):
+                union(given, read)
         if layer.recompute is not None:
             types.update(layer.recompute.program.relations)
             for groups, wanted in layer.recompute.groups.items():
@@ -473,6 +475,18 @@ def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
         )
         for name, columns in types.items()
     }
+
+
+def _ranged_columns(aggregation: Aggregation) -> Iterator[tuple[object, object]]:
+    """Yield columns of relations that are given to an aggregate over ranges, and what they have."""
+    join = aggregation.ranged
+    if join is None or join.neighbours is None or join.reads[0] is None:
+        return
+    read, given = join.reads[0], join.neighbours
+    for place, column in enumerate([*(column for _, column in read.keys), read.column]):
+        yield (given.moved, place), (read.relation, column)
+        yield (given.last, place), (read.relation, column)
+    yield (given.moved, len(read.keys) + 1), (read.relation, read.column)
 
 
 def _equal_slots(rule: LoweredRule) -> Iterator[tuple[str, str]]:

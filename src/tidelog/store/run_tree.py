@@ -58,6 +58,19 @@ class RunTree:
         )  # fmt: skip
         return nodes
 
+    def fold_ranges(
+        self,
+        run: Run,
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        into: NDArray[np.int64],
+    ) -> None:
+        """Add the rows between two rows, for each column of `low`, `high` and `into`."""
+        scan.fold_ranges(
+            run.words, run.marks_address, _COMMITTED, self._word, self._shift, self._mask,
+            self._bias, self.nodes, low, high, into,
+        )  # fmt: skip
+
     def check(self, run: Run) -> None:
         """Assert that the nodes are those of the run's rows as they are now."""
         fresh = np.zeros_like(self.nodes)

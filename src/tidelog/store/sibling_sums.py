@@ -8,7 +8,7 @@ by its number (kernel/siblings.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,15 +70,26 @@ class SiblingSums:
         """Whether the groups are in files, and have not been read yet."""
         return all(sums.is_kept for sums in self.each)
 
-    def add(self, columns: Array, key: Array, added: int) -> tuple[Array, Array]:
+    def add(
+        self,
+        columns: Array,
+        key: Array,
+        added: int,
+        partials: Callable[[int | None], Array] | None = None,
+    ) -> tuple[Array, Array]:
         """Add the first `added` of the rows to their groups, and subtract the others.
+
+        If there are `partials`, a function of the column to add up, each row stands for many.
 
         Returns the result rows to delete and those to insert: columns of ordinals, the key and the
         results. A row changes when one of its results does. A group has a result row if it has rows
         and none of its sums overflows its type.
         """
         for results in self._results:
-            results.sums.add(columns, key, results.target, added)
+            if partials is None:
+                results.sums.add(columns, key, results.target, added)
+            else:
+                results.sums.add(columns, key, None, added, partials(results.target))
         heads, _, undo = self.each[0].touched()
         groups = len(undo)
         scratch = self._scratch if groups == 1 else self._scratch_for(groups)

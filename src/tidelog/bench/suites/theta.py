@@ -1,6 +1,7 @@
 """Inequality joins: what an update costs, what reading costs, and how many results a feed gives.
 
 theta_shapes.py   updates and enumeration, for each shape of join
+theta_ranges.py   aggregates over more pairs than anybody can store
 theta_feeds.py    change feeds, beside Esper and duckdb
 """
 
@@ -33,6 +34,7 @@ from tidelog.bench.suites.theta_feeds import (
     measure_feed,
     what,
 )
+from tidelog.bench.suites.theta_ranges import RANGES, measure_ranged
 from tidelog.bench.suites.theta_shapes import (
     COPY,
     FIRST,
@@ -108,6 +110,11 @@ def _against_copy(found: Found, shape: str) -> float:
     return found.seconds(IN_ARROW, shape) / found.seconds(COPY, shape)
 
 
+def _ranged_growth(found: Found, name: str) -> float:
+    small, large = (f"{one_row(total, STREAMS[0])}, median" for total in (SMALLER, LARGER))
+    return found.seconds(large, name) / found.seconds(small, name)
+
+
 def _first_row(found: Found) -> float:
     names = [*(shape.name for shape in SHAPES), HUGE]
     return 1e3 * max(found.seconds(FIRST, name) for name in names)
@@ -151,6 +158,7 @@ SUITE = Suite(
     "inequality joins of two and three relations: updates, enumeration, change feeds",
     (
         *(BenchCase(OURS, partial(measure_shape, shape), shape.name) for shape in SHAPES),
+        *(BenchCase(OURS, partial(measure_ranged, name), name) for name in RANGES),
         BenchCase(OURS, _huge, HUGE),
         *(BenchCase(OURS, partial(measure_feed, name), _feed(name)) for name in FEEDS),
         *(
@@ -167,6 +175,12 @@ SUITE = Suite(
     ),
     (
         *(Target(name, limit, unit, _worst(value)) for name, limit, unit, value in _OF_SHAPES),
+        Target(
+            f"aggregates of pairs: one row of {LARGER:,}, against one of {SMALLER:,}",
+            1.5,
+            "x",
+            lambda found: max(_ranged_growth(found, name) for name in RANGES),
+        ),
         Target("the first row", 5.0, " ms", _first_row),
         Target(
             f"{HUGE}: peak memory, also after the first row",

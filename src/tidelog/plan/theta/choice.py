@@ -22,7 +22,13 @@ from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
 from tidelog.plan.theta.join_tree import JoinShape, analyse_joins
 from tidelog.plan.theta.query import theta_query
 from tidelog.plan.theta.rewriting import TreeRules, output_conditions
-from tidelog.plan.theta.unfolding import can_be_given, can_take_its_place, is_sum, unfolded
+from tidelog.plan.theta.unfolding import (
+    can_be_given,
+    can_take_its_place,
+    is_sum,
+    reads,
+    unfolded,
+)
 from tidelog.values.types import Type
 
 NAME = "theta-tree"
@@ -127,14 +133,16 @@ def tree_shape(
 def _readers(lowered: Lowered, name: str) -> Iterator[str]:
     """Yield what needs the rows of a relation in an index."""
     for layer in lowered.layers:
-        for rule in layer.rules:
-            if any(atom.relation == name for atom in rule.atoms):
-                yield f"`{rule.head.relation}`"
         if layer.recompute is not None and name in layer.recompute.reads:
             yield f"`{layer.relations[0]}`"
         aggregation = layer.aggregation
-        if aggregation is not None and aggregation.source == name and not is_sum(aggregation):
-            yield f"`{aggregation.op}`"
+        if aggregation is not None:
+            if name in reads(layer) or (aggregation.source == name and not is_sum(aggregation)):
+                yield f"`{aggregation.op}`"
+            continue
+        for rule in layer.rules:
+            if any(atom.relation == name for atom in rule.atoms):
+                yield f"`{rule.head.relation}`"
 
 
 def _keeps_failures(rule: LoweredRule, shape: JoinShape) -> bool:

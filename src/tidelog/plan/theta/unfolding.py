@@ -39,6 +39,11 @@ def is_sum(aggregation: Aggregation) -> bool:
     return all(part.target is None or part.op in _SUMS for part in aggregation.each)
 
 
+def reads(layer: Layer) -> set[str]:
+    """Return the relations that the rules of a layer read."""
+    return {atom.relation for rule in layer.rules for atom in rule.atoms}
+
+
 def can_take_its_place(layers: Sequence[Layer], name: str, rule: LoweredRule) -> bool:
     """Return whether every rule that reads a relation can read the body of its rule instead."""
     for layer in layers:
@@ -47,6 +52,8 @@ def can_take_its_place(layers: Sequence[Layer], name: str, rule: LoweredRule) ->
         aggregation = layer.aggregation
         if aggregation is not None and aggregation.source == name and not is_sum(aggregation):
             return False
+        if aggregation is not None and name in reads(layer):
+            return False  # it reads ranges of rows
         for reader in layer.rules:
             atoms = [atom for atom in reader.atoms if atom.relation == name]
             if not atoms:
