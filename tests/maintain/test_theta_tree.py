@@ -61,3 +61,17 @@ def _check_reads(case: RandomCase) -> None:
             column = rng.randrange(width)
             wanted = [r for r in ordered if r[column] == row[column]]
             assert reader.where({column: row[column]}) == wanted
+
+
+def test_an_equality_below_the_output_that_the_head_needs() -> None:
+    """The head determines b only by `a = b`, which a reduct tests; found by a random program."""
+    program = """
+        .decl r(a: number, b: number)
+        .decl t(a: number, b: number, c: number)
+        .decl v(d: number, e: number, c: number, a: number, x: number)
+        v(d, e, c, a, b + b) :- r(a, b), t(c, a, d), t(e, _, d), b != d, a = b.
+        """
+    facts = {"r": [(1, 1), (1, 2), (3, 3)], "t": [(5, 1, 7), (6, 3, 7), (6, 3, 3)]}
+    database = tidelog.Database(program, facts=facts, engine="kernel")
+    expected = evaluate(Program.parse(program), {n: frozenset(rows) for n, rows in facts.items()})
+    assert set(database.view("v")) == expected["v"] != frozenset()

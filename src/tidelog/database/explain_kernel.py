@@ -304,8 +304,8 @@ class KernelDetails:
             for read in () if ranged is None else filter(None, ranged.reads):
                 width = len(self._catalog.types(read.relation))
                 first = (*(column for _, column in read.keys), read.column)
-                rest = (c for c in range(width) if c not in first)
-                found.setdefault(read.relation, set()).add((*first, *rest))
+                others = (c for c in range(width) if c not in first)
+                found.setdefault(read.relation, set()).add((*first, *others))
             for rule in layer.rules if ranged is None else ():
                 for way in self._joins(layer, rule):
                     for relation, order in _orders(way.join):

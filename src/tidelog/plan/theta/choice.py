@@ -12,12 +12,12 @@ Other rules read what the relation joins, if they can (unfolding.py).
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
 
-from tidelog.plan.body import Assign, Filter, LoweredRule, OnFailure, is_fallible
+from tidelog.plan.body import Assign, Condition, Filter, LoweredRule, OnFailure, is_fallible
 from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
 from tidelog.plan.theta.join_tree import JoinShape, analyse_joins
 from tidelog.plan.theta.query import theta_query
@@ -122,6 +122,8 @@ def tree_shape(
             return Refused("its join is cyclic, and some of its variables are not in the head")
         if not shape.is_free_connex:
             return Refused("its join is not free-connex")
+        if not query.output <= _determined(rule, output_conditions(rule, shape)):
+            return Refused("an equality below its output decides what its rows are")
     reader = next(_readers(lowered, name), None)
     if reader is not None and not ignores_readers:
         return Refused(f"{reader} looks up its rows")
@@ -168,12 +170,12 @@ def is_injective(rule: LoweredRule) -> bool:
     return all(atom.slots <= known for atom in rule.atoms)
 
 
-def _determined(rule: LoweredRule) -> set[str]:
-    """Return the slots whose values follow from those of the head."""
+def _determined(rule: LoweredRule, conditions: Iterable[Condition] | None = None) -> set[str]:
+    """Return the slots whose values follow from those of the head, by some of the conditions."""
     known = set(rule.constants).union(rule.head.slots)
     equal: Mapping[str, str] = {
         c.into: c.value
-        for c in rule.conditions
+        for c in (rule.conditions if conditions is None else conditions)
         if isinstance(c, Assign) and isinstance(c.value, str)
     }
     size = -1
