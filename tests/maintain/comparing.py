@@ -155,12 +155,13 @@ def _compare_levels(
 
     What is always re-evaluated, or not stored, has no levels and counts. Relations that lowering
     has put into a recursion (for aggregates) add levels of their own. A rule that reads a join in
-    place of its result has other derivations. Nor has the definition levels without recursion,
-    where an elastic update may be forced.
+    place of its result, or reducts in place of atoms, has other derivations. Nor has the definition
+    levels without recursion, where an elastic update may be forced.
     """
     recursive = {name for s in kernel.program.strata if s.recursive for name in s.relations}
     for layer, strategy in kernel.layers:
-        if any("@given" in atom.relation for rule in layer.rules for atom in rule.atoms):
+        read = {atom.relation for rule in layer.rules for atom in rule.atoms}
+        if any("@given" in name or "@tree" in name for name in read):
             continue
         if strategy.name == "elastic" and recursive.isdisjoint(layer.relations):
             continue

@@ -7,11 +7,14 @@ parts are in order. Between two parts nothing is kept but a position, so memory 
 atoms' rows, whatever the size of the result.
 
 If the join binds slots in the order in which the head has them, it writes sorted rows. Then its
-output is taken as it comes, chunk by chunk, and nothing is sorted.
+output is taken as it comes, chunk by chunk, and nothing is sorted. A bound asks for an order that
+has the bounded column first, so its rows often have to be sorted. If a large share of all
+combinations of rows are results, it is faster to test each of them, in the order of the head.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,6 +32,8 @@ from tidelog.store.versions import Version
 
 _FIRST_PART = 1  # rows of the leader: the first results come at once
 _PART_RESULTS = 1 << 20  # results of a part, as far as possible
+_DENSE = 8  # one in so many combinations of rows is a result, or more
+_MOST_COMBINATIONS = 1 << 32
 
 
 class RuleResults:
@@ -92,16 +97,33 @@ class RuleResults:
         """
         place, _ = leader
         relation = self._catalog.relations[self._rule.atoms[place].relation]
-        if not self._is_injective or not self._joins.writes_sorted_rows(place, relation.stored):
+        if not self._is_injective:
             return None
-        return self._streamed(place, relation.rows(version), self._merged_reader(version))
+        reader = self._merged_reader(version)
+        for is_bounded in (True, False):
+            if self._joins.writes_sorted_rows(place, relation.stored, is_bounded=is_bounded) and (
+                is_bounded or self._is_dense(reader)
+            ):
+                return self._streamed(place, relation.rows(version), reader, is_bounded)
+        return None
 
-    def _streamed(self, place: int, rows: Words, reader: Reader) -> Iterator[Words]:
+    def _is_dense(self, reader: Reader) -> bool:
+        """Return whether a large share of the combinations of rows are results."""
+        sizes = (self._catalog.relations[atom.relation].stored for atom in self._rule.atoms)
+        combinations = math.prod(sizes)
+        if combinations > _MOST_COMBINATIONS:  # counting them would take too long
+            return False
+        found = self._joins.count(reader)
+        return found is not None and found * _DENSE >= combinations
+
+    def _streamed(
+        self, place: int, rows: Words, reader: Reader, is_bounded: bool
+    ) -> Iterator[Words]:
         start, size, n = 0, _FIRST_PART, rows.shape[1]
         while start < n:
             found = 0
             driver = [Run(np.ascontiguousarray(rows[:, start : start + size]))]
-            for instances in self._joins.run(place, PLAIN, reader, driver):
+            for instances in self._joins.run(place, PLAIN, reader, driver, is_bounded=is_bounded):
                 found += instances.rows.shape[1]
                 yield instances.rows.copy()
             start += size

@@ -30,7 +30,7 @@ from tidelog.plan.body import (
     is_external,
     outputs,
 )
-from tidelog.plan.bounds import ordinal_range, slot_bounds
+from tidelog.plan.bounds import SlotBound, ordinal_range, slot_bounds
 from tidelog.plan.order import Orderer, Stats, in_order
 from tidelog.plan.staging import first_externals, needing_externals, reachable_slots, wanted_later
 from tidelog.plan.steps import Leap, Scan
@@ -100,9 +100,17 @@ class RuleJoin:
     """One way to join a rule: from one driver, in one mode."""
 
     def __init__(
-        self, catalog: Catalog, rule: LoweredRule, driver: int | None, mode: int, driver_rows: int
+        self,
+        catalog: Catalog,
+        rule: LoweredRule,
+        driver: int | None,
+        mode: int,
+        driver_rows: int,
+        *,
+        is_bounded: bool = True,
     ) -> None:
         self.rule = rule
+        self._is_bounded = is_bounded
         self._catalog = catalog
         self._mode = mode
         self._driver_rows = max(1, driver_rows)
@@ -210,7 +218,7 @@ class RuleJoin:
             _SMALL_CHANGE_PRICE if self._is_small else _PRICE,
             _SMALL_CHANGE_SORTING if self._is_small else 0.0,
             whole_driver=self._is_small and self._mode in (k.LOSE, k.SETTLE),  # maintain/walk.py
-            bounds=slot_bounds(conditions, rule.constants, self._is_safe),
+            bounds=self._bounds(conditions),
             kept=kept.union(emitted or ()),
         ).plan()
         layouts = [
@@ -243,6 +251,11 @@ class RuleJoin:
             Output(max(1, words), places_out), mode,
         )  # fmt: skip
         return _Stage(program, tuple(numbers), emitted or (), externals)
+
+    def _bounds(self, conditions: Sequence[Condition]) -> Sequence[SlotBound]:
+        if not self._is_bounded:
+            return ()
+        return slot_bounds(conditions, self.rule.constants, self._is_safe)
 
     def _is_safe(self, slot: str, number: int, type_: Type) -> bool:
         """Return whether no value of a slot, plus a number, leaves the range of a type."""

@@ -32,6 +32,8 @@ class RuleJoins:
         rows: Sequence[Run] | None,
         settle_level: int = 0,
         after: Reader | None = None,
+        *,
+        is_bounded: bool = True,
     ) -> Iterator[Instances]:
         """Join the rule from the rows of one of its atoms (or of its head, or from nothing).
 
@@ -39,10 +41,12 @@ class RuleJoins:
         both of them. So failures are checked against what `after` reads, the version after the
         epoch. Without `after` they are not checked: deleted rows cannot cause new failures.
         What a rule derives where it fails is read as any row, from the mixture.
+
+        If the join is not `is_bounded`, comparisons are tested on all rows.
         """
         on_failure = self.rule.on_failure
         size = 0 if rows is None else sum(len(run) for run in rows)
-        join = self._join(driver, mode, size)
+        join = self._join(driver, mode, size, is_bounded=is_bounded)
         for instances in join.run(reader, rows, settle_level):
             self._catalog.meter.found(instances.rows.shape[1])
             if on_failure is not OnFailure.DERIVE:
@@ -52,12 +56,12 @@ class RuleJoins:
         elif join.failed and on_failure is OnFailure.RAISE and after is not None:
             check_failures(self._catalog, self.rule, driver, after, rows)
 
-    def writes_sorted_rows(self, driver: int, size: int) -> bool:
+    def writes_sorted_rows(self, driver: int, size: int, *, is_bounded: bool = True) -> bool:
         """Return whether the join from an atom writes rows in the order of the head.
 
         That holds if atoms are read from one run each, and the rows to start from are sorted.
         """
-        joins = {self._join(driver, PLAIN, rows) for rows in (1, size)}
+        joins = {self._join(driver, PLAIN, n, is_bounded=is_bounded) for n in (1, size)}
         return all(join.writes_sorted_rows for join in joins)
 
     def count(self, reader: Reader) -> int | None:
@@ -88,13 +92,15 @@ class RuleJoins:
         """Return the join for a small change."""
         return self._join(driver, mode, _SMALL_CHANGE)
 
-    def _join(self, driver: int | None, mode: int, size: int) -> RuleJoin:
+    def _join(
+        self, driver: int | None, mode: int, size: int, *, is_bounded: bool = True
+    ) -> RuleJoin:
         """Return the join for about `size` rows: plans depend on sizes, in steps of 16."""
         if driver is not None and size < LARGE_CHANGE:
             size = _SMALL_CHANGE  # one plan for all small changes
         # Most calls are within one epoch: a join stays valid as long as no relation has grown much
         # and no domain has been widened.
-        shortcut = (driver, mode, _step(size))
+        shortcut = (driver, mode, _step(size), is_bounded)
         stamp = self._catalog.stamp
         found = self._current.get(shortcut)
         if found is not None and found[0] is stamp:
@@ -110,7 +116,9 @@ class RuleJoins:
         key = (*shortcut, sizes, generations)
         join = self._joins.get(key)
         if join is None:
-            join = self._joins[key] = RuleJoin(self._catalog, self.rule, driver, mode, size)
+            join = self._joins[key] = RuleJoin(
+                self._catalog, self.rule, driver, mode, size, is_bounded=is_bounded
+            )
         self._current[shortcut] = (stamp, join)
         return join
 

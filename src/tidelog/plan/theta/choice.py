@@ -6,7 +6,8 @@ whose head has all variables needs no tree for that, so it may be cyclic: the pr
 it so are tested during the enumeration.
 
 Rows are left out only if nobody needs them in an index. Sums and counts read the changes alone.
-Other rules read what the relation joins, if they can (unfolding.py).
+Other rules read what the relation joins, if they can (unfolding.py). If they cannot, the rows are
+stored, but a projection still reads reducts, in which only the presence of a partner matters.
 """
 
 from __future__ import annotations
@@ -63,11 +64,22 @@ def with_trees(lowered: Lowered, stored: Collection[str] = ()) -> Lowered:
         name = layer.relations[0]
         current = replace(lowered, layers=(*done, layer, *left))
         shape = tree_shape(current, layer, stored, ignores_readers=True)
-        if isinstance(shape, Refused) or not can_take_its_place(left, name, *layer.rules):
+        if isinstance(shape, Refused):
             done.append(layer)
             continue
         (rule,) = layer.rules
         before = len(rules.layers)
+        if not can_take_its_place(left, name, rule):
+            if layer.strategy is not None:
+                done.append(layer)
+                continue
+            trial = rules.copy()
+            rewritten = rule if is_injective(rule) else trial.rewritten(rule, shape)
+            if any(made.semi_join is not None for made in trial.layers[before:]):
+                rules, layer = trial, replace(layer, rules=(rewritten,))
+                done.extend(rules.layers[before:])
+            done.append(layer)
+            continue
         final = rule if is_injective(rule) else rules.rewritten(rule, shape)
         assert is_injective(final), f"a row of {rule.text} can have two derivations"
         done.extend(rules.layers[before:])
@@ -111,9 +123,6 @@ def tree_shape(
         return Refused("no inequality relates two of its atoms")
     if any(isinstance(c, Filter) for c in rule.conditions):
         return Refused("Python tests one of its conditions")
-    if can_be_given(name) and not all(can_be_given(atom.relation) for atom in rule.atoms):
-        # Those who read a state beside its writer have the rows of the program's relations only.
-        return Refused("it reads a relation that is not in the program")
     shape = analyse_joins(query)
     if not is_injective(rule):  # otherwise nothing is projected, and any join will do
         if not query.output <= _determined(rule):
@@ -127,6 +136,9 @@ def tree_shape(
     reader = next(_readers(lowered, name), None)
     if reader is not None and not ignores_readers:
         return Refused(f"{reader} looks up its rows")
+    if can_be_given(name) and not all(can_be_given(atom.relation) for atom in rule.atoms):
+        # Those who read a state beside its writer have the rows of the program's relations only.
+        return Refused("it reads a relation that is not in the program")
     if not _keeps_failures(rule, shape):
         return Refused("a computation that can fail is below the output")
     return shape

@@ -11,6 +11,12 @@ that, and `source` stays empty. `count` and `sum` read sums of ranges (maintain/
 
 Conditions on one atom alone, constants, and columns that nobody reads become a relation of their
 own first, which has at most as many rows as the atom.
+
+Other extremes of inequality joins, such as
+
+    p(k, m) :- c(k), m = max y : { a(k, x), b(k, y), x < y }.
+
+need no pairs either, but only the values: the rows of `b` that have a partner.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ from tidelog.plan.bounds import MIRRORED, WHOLE, ordinal_range
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation, Layer, Lowered
 from tidelog.plan.ranges import LEAST, MOST, Neighbours, RangeBound, RangedJoin, RangeRead
+from tidelog.plan.theta.query import theta_query
 from tidelog.plan.theta.unfolding import reads
 from tidelog.values.types import Kind, Type
 
@@ -62,6 +69,8 @@ def with_ranges(lowered: Lowered) -> Lowered:
     for layer in lowered.layers:
         if layer.aggregation is not None:
             found = _Ranged(layers, layer.aggregation, relations, new_relation, ids).layers()
+            if found is None:
+                found = _with_fewer_columns(layers, layer.aggregation, relations)
             layers = layers if found is None else found
     kept = {name: relations[name] for layer in layers for name in layer.relations}
     return Lowered(MappingProxyType(kept), tuple(layers), lowered.facts)
@@ -385,6 +394,45 @@ class _Ranged:
             return None
         (column,) = columns
         return RangeRead(other.relation, keys, column, tuple(bounds), least, most)
+
+
+def _with_fewer_columns(
+    layers: Sequence[Layer], aggregation: Aggregation, relations: dict[str, tuple[Type, ...]]
+) -> list[Layer] | None:
+    """Return layers in which the source of a `min` or `max` has only the columns that it needs.
+
+    Pairs with the same group and value are then one row, and often a projection that a semi-join
+    maintains (choice.py). Returns None if the source has no other columns, or other readers.
+    """
+    source, target = aggregation.source, aggregation.target
+    own = next((la for la in layers if source in la.relations), None)
+    if own is None or target is None or not _is_plain(own, source):
+        return None
+    (rule,) = own.rules
+    query = theta_query(rule)
+    if aggregation.op not in ("min", "max") or query is None or not query.joins_by_inequality:
+        return None
+    columns = tuple(dict.fromkeys((*aggregation.group, target)))
+    others = [la for la in layers if la.aggregation is not aggregation]
+    if len(columns) == len(rule.head.args) or any(
+        source in reads(la) or (la.aggregation is not None and la.aggregation.source == source)
+        for la in others
+    ):
+        return None
+    relations[source] = tuple(relations[source][column] for column in columns)
+    head = AtomUse(source, tuple(rule.head.args[column] for column in columns))
+    fewer = replace(
+        aggregation,
+        group=tuple(map(columns.index, aggregation.group)),
+        target=columns.index(target),
+        order=(),
+    )
+    return [
+        replace(la, rules=(replace(rule, head=head),)) if la is own
+        else replace(la, aggregation=fewer) if la.aggregation is aggregation
+        else la
+        for la in layers
+    ]  # fmt: skip
 
 
 def _is_plain(layer: Layer, source: str) -> bool:

@@ -54,6 +54,12 @@ class TreeRules:
         self.layers: list[Layer] = []
         """The layers of the reducts made so far, each after those it reads."""
 
+    def copy(self) -> TreeRules:
+        """Return a copy, to try a rule without keeping its layers."""
+        copied = TreeRules(self._new_relation, self._ids)
+        copied._projections, copied.layers = dict(self._projections), list(self.layers)
+        return copied
+
     def rewritten(self, rule: LoweredRule, shape: JoinShape) -> LoweredRule:
         """Return a rule that reads reducts. Its query is free-connex."""
         assert shape.tree is not None
