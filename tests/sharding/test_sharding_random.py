@@ -10,6 +10,7 @@ import pytest
 import tidelog
 from tests.generators.inequality_joins import inequality_case
 from tests.generators.programs import RandomCase, check_cases, random_case
+from tests.generators.ranged_aggregates import ranged_case
 from tests.maintain.shapes import SHAPES
 from tests.samples import sample, until
 from tests.seeds import seed_blocks
@@ -55,8 +56,9 @@ class Comparison:
             self.seen["failures"] += 1
             return
         engines = InShards(program, sharding, given)
-        strategies = (strategy for engine in engines.engines for _, strategy in engine.layers)
-        self.seen["theta-tree"] += any(strategy.name == "theta-tree" for strategy in strategies)
+        names = {strategy.name for engine in engines.engines for _, strategy in engine.layers}
+        self.seen["theta-tree"] += "theta-tree" in names
+        self.seen["ranged"] += bool(names & {"nearest", "range sums"})
         for epoch, (changes, after_given) in enumerate(zip(case.epochs, states, strict=True)):
             where = f"epoch {epoch} of seed {case.seed} in {sharding.grid}"
             inserted = {n: set(more) - set(less) for n, (more, less) in changes.items()}
@@ -109,5 +111,20 @@ def test_inequality_joins_in_shards(seeds: range) -> None:
     more = range(seeds.start, seeds.start + 5 * BLOCK)
     for number in until(is_enough, least=len(seeds), most=len(more)):
         check_cases(more[number : number + 1], comparison.check, inequality_case)
+    print(dict(seen))
+    assert is_enough(), seen
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS // 2, BLOCK, offset=76_000))
+def test_aggregates_over_inequality_joins_in_shards(seeds: range) -> None:
+    comparison = Comparison()
+    seen = comparison.seen
+
+    def is_enough() -> bool:
+        return seen["ranged"] >= BLOCK // 2
+
+    more = range(seeds.start, seeds.start + 5 * BLOCK)
+    for number in until(is_enough, least=len(seeds), most=len(more)):
+        check_cases(more[number : number + 1], comparison.check, ranged_case)
     print(dict(seen))
     assert is_enough(), seen

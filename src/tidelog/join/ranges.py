@@ -165,7 +165,9 @@ class RangedPairs:
     def __init__(self, catalog: Catalog, join: RangedJoin) -> None:
         self._catalog, self._join = catalog, join
         self._joins = RuleJoins(catalog, join.rule)
-        self._limited = list(self._limited_columns())
+        self._limited = [
+            column for column in self._limited_columns() if column[2:] != (LEAST, MOST)
+        ]
 
     def prepare(self, place: int) -> None:
         """Prepare the enumeration from small changes of an atom."""
@@ -190,7 +192,7 @@ class RangedPairs:
         Only sums with constants can fail, and only for values that hardly anybody has. If no column
         can have such a value, there is nothing to do.
         """
-        if not self._can_fail():
+        if not self._limited or not self._can_fail():
             return
         if not new_only:
             for _ in self.run(None, None, checks=True):

@@ -41,14 +41,16 @@ _LOW_HALF = (1 << _HALF) - 1
 class _Side:
     """One of the two atoms: what its rows contribute, with their partners."""
 
-    def __init__(self, catalog: Catalog, aggregation: Aggregation, place: int) -> None:
+    def __init__(
+        self, catalog: Catalog, aggregation: Aggregation, pairs: RangedPairs, place: int
+    ) -> None:
         join = aggregation.ranged
         assert join is not None
         self.place = place
         own, other = join.rule.atoms[place], join.rule.atoms[1 - place]
         self.relation: StoredRelation = catalog.relations[own.relation]
         self._catalog, self._source = catalog, catalog.relations[aggregation.source]
-        self._pairs = RangedPairs(catalog, join)
+        self._pairs = pairs
         self._source_group = list(aggregation.group)
         read = join.reads[place]
         self.range = None if read is None else PartnerRange(catalog, read)
@@ -120,7 +122,7 @@ class RangeSums(Sums):
         super().__init__(catalog, aggregation)
         assert aggregation.ranged is not None
         self._pairs = RangedPairs(catalog, aggregation.ranged)
-        self._sides = [_Side(catalog, aggregation, place) for place in (0, 1)]
+        self._sides = [_Side(catalog, aggregation, self._pairs, place) for place in (0, 1)]
 
     def bootstrap(self) -> None:
         """Sum up the ranges of all rows of an atom."""

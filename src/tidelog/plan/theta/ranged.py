@@ -193,15 +193,8 @@ class _Ranged:
 
     def _summed(self, rule: LoweredRule) -> RangedJoin | None:
         """Return the join for counts, sums and means."""
-        for part in self._aggregation.each:
-            type_ = part.target_type
-            if part.algebra is not None or (part.target is not None and type_ is None):
-                return None
-            if part.target is None:
-                if part.op != "count":
-                    return None
-            elif part.op not in ("sum", "mean", "total") or type_.kind not in _SUMMED:  # type: ignore[union-attr]
-                return None
+        if not all(map(_is_summed, self._aggregation.each)):
+            return None
         made = self._two_atoms(rule, whole_rows=True)
         if made is None:
             return None
@@ -433,6 +426,13 @@ def _with_fewer_columns(
         else la
         for la in layers
     ]  # fmt: skip
+
+
+def _is_summed(part: Aggregation) -> bool:
+    """Return whether an aggregate is a count of rows, or comes from a sum of whole numbers."""
+    if part.target is None or part.target_type is None:
+        return part.op == "count" and part.algebra is None
+    return part.op in ("sum", "mean", "total") and part.target_type.kind in _SUMMED
 
 
 def _is_plain(layer: Layer, source: str) -> bool:
