@@ -67,7 +67,7 @@ def with_ranges(lowered: Lowered) -> Lowered:
 
     layers = list(lowered.layers)
     for layer in lowered.layers:
-        if layer.aggregation is not None:
+        if layer.aggregation is not None and layer.virtual is None:
             found = _Ranged(layers, layer.aggregation, relations, new_relation, ids).layers()
             if found is None:
                 found = _with_fewer_columns(layers, layer.aggregation, relations)
@@ -159,7 +159,7 @@ class _Ranged:
         return found
 
     def _is_projection(self, layer: Layer) -> bool:
-        if len(layer.rules) != 1 or layer.recursive or layer.judges or layer.strategy is not None:
+        if len(layer.rules) != 1 or layer.recursive or layer.judges or layer.virtual is not None:
             return False
         (rule,) = layer.rules
         if len(rule.atoms) != 1 or rule.atoms[0].negated or rule.conditions:
@@ -439,7 +439,7 @@ def _is_plain(layer: Layer, source: str) -> bool:
     """Return whether a layer derives internal rows by one rule, and only where nothing fails."""
     if "@" not in source or len(layer.rules) != 1 or layer.recursive or layer.judges:
         return False
-    if layer.aggregation is not None or layer.strategy is not None:
+    if layer.aggregation is not None or layer.strategy is not None or layer.virtual is not None:
         return False
     (rule,) = layer.rules
     return rule.on_failure is OnFailure.RAISE
