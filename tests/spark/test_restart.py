@@ -88,6 +88,20 @@ def test_random_ends(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(bad["row"]["x"] for bad in folder.quarantined()) == list("01234567")
 
 
+def test_a_sink_that_fails_after_its_first_write_goes_on_in_a_later_epoch(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path)
+    source = folder.source("edge", "csv")
+    for number, before in enumerate((False, False, True)):
+        folder.write(f"edge/{number}", f"{number},{number + 1}\n")
+        with monkeypatch.context() as patch, pytest.raises(Dying):
+            die_at(patch, (FileWriter, "write_changes"), 1, before)
+            folder.run(spark, source)
+    folder.run(spark, source)  # which checks the sinks against the database
+    assert folder.rows("reach") == expected(PROGRAM, {"edge": [(0, 1), (1, 2), (2, 3)]}, "reach")
+
+
 def test_two_at_a_time_are_refused(spark: Any, tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write("edge/a", "1,2\n")

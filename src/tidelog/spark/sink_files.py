@@ -21,7 +21,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,16 @@ class FileWriter(Writer):
         found = (re.match(r"epoch-(\d{12})", path.name) for path in self._target.rglob("epoch-*"))
         return {int(match[1]) for match in found if match}
 
+    def has_all(self, epoch: int) -> bool:
+        """Return whether an epoch has the file that is put last; if not, remove the others."""
+        found = [path.name for path in self._target.rglob(f"{_name(epoch)}*")]
+        first = (_name(epoch) + f".{self.spec.format}", _name(epoch) + _part(0))
+        if any(name.startswith(first) for name in found):
+            return True
+        for path in self._target.rglob(f"{_name(epoch)}*"):
+            path.unlink()
+        return False
+
     def write_table(self, epoch: int, frame: Any) -> None:
         """Replace the files of the view."""
         target = self._target
@@ -140,14 +150,14 @@ class FileWriter(Writer):
             self._put_changes(epoch, folder, files)
 
     def _put_changes(self, epoch: int, folder: Path, files: list[Path]) -> None:
-        """Move the files of an epoch from a folder to the target."""
-        target, name = self._target, f"epoch-{epoch:012d}"
+        """Move the files of an epoch from a folder to the target, the first of them last."""
+        target, name = self._target, _name(epoch)
         kept = set()
-        for folders, numbers in _by_folder(files).items():
+        for folders, numbers in reversed(_by_folder(files).items()):
             place = target / folders.relative_to(folder)
             place.mkdir(parents=True, exist_ok=True)
-            for number, file in enumerate(numbers):
-                more = "" if len(numbers) == 1 else f"-{number:05d}"
+            for number, file in reversed(list(enumerate(numbers))):
+                more = "" if len(numbers) == 1 else _part(number)
                 kept.add(place / (name + more + self._ending(file)))
                 _put(file, place / (name + more + self._ending(file)))
             sync_folder(place)
@@ -218,7 +228,17 @@ class FileWriter(Writer):
                 )
 
 
-def _by_folder(files: list[Path]) -> Mapping[Path, list[Path]]:
+def _name(epoch: int) -> str:
+    """Return how the names of an epoch's files begin."""
+    return f"epoch-{epoch:012d}"
+
+
+def _part(number: int) -> str:
+    """Return what the name of a file has, if an epoch has several."""
+    return f"-{number:05d}"
+
+
+def _by_folder(files: list[Path]) -> dict[Path, list[Path]]:
     found: dict[Path, list[Path]] = {}
     for file in files:
         found.setdefault(file.parent, []).append(file)

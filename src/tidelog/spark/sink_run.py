@@ -199,11 +199,14 @@ class SinkRun:
         if known is not None and known > epoch:
             raise self._foreign(known)
         rows = 0
+        first = self._state.first
+        if known is None and first is not None and first < epoch and self._writer.has_all(first):
+            known = first  # it was written, and something failed before that was recorded
         if known is None:
             foreign = self._writer.written_epochs() - {epoch}
             if foreign:
                 raise self._foreign(max(foreign))
-            self._state.begin()
+            self._state.begin(epoch)
             # The first change inserts all rows, so that readers can start from nothing.
             rows = self._write(self._first(placement))
         else:

@@ -40,16 +40,19 @@ class SinkState:
         self.epoch: int | None = known.get("epoch")
         self.reached: int | None = known.get("reached")
         """The epoch of the target when `epoch` was recorded; it may not have changed since."""
+        self.first: int | None = known.get("first")
+        """The epoch whose write was begun, when nothing was written yet."""
         self.token: str = known.get("token") or secrets.token_hex(8)
         self.other_program = self.epoch is not None and known.get("program") != self._program
 
     def renew(self) -> None:
         """Forget what was written: the next write is the first one of a new target."""
-        self.epoch = self.reached = None
+        self.epoch = self.reached = self.first = None
         self.token, self.other_program = secrets.token_hex(8), False
 
-    def begin(self) -> None:
-        """Record the token, before anything is written under it."""
+    def begin(self, first: int | None = None) -> None:
+        """Record the token, and the first epoch, before anything is written."""
+        self.first = first
         self._write()
 
     def wrote(self, epoch: int, reached: int | None = None) -> None:
@@ -63,6 +66,7 @@ class SinkState:
             "program": self._program,
             "epoch": self.epoch,
             "reached": self.reached,
+            "first": self.first,
             "token": self.token,
         }
         replace_text(self._file, json.dumps(known) + "\n")

@@ -99,6 +99,10 @@ class Writer(ABC):
         """Return epochs whose changes are in the target, at least the last one."""
         return set()
 
+    def has_all(self, epoch: int) -> bool:
+        """Return whether all changes of an epoch are in the target; if not, remove the others."""
+        return epoch in self.written_epochs()
+
     @property
     def takes_files(self) -> bool:
         """Whether changes can be given as Parquet files that Spark has written."""

@@ -33,6 +33,7 @@ from tidelog.plan.theta.unfolding import (
 from tidelog.values.types import Type
 
 NAME = "theta-tree"
+COUNTING = "counting"
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,19 @@ def with_trees(lowered: Lowered, stored: Collection[str] = ()) -> Lowered:
     while left:
         layer, left = left[0], left[1:]
         name = layer.relations[0]
-        current = replace(lowered, layers=(*done, layer, *left))
-        shape = tree_shape(current, layer, stored, ignores_readers=True)
+        # Forced counting reads the same semi-joins as counting that was chosen: a snapshot says
+        # only that a relation was maintained by counting.
+        is_counted = layer.strategy == COUNTING
+        asked = replace(layer, strategy=None) if is_counted else layer
+        current = replace(lowered, layers=(*done, asked, *left))
+        shape = tree_shape(current, asked, stored, ignores_readers=True)
         if isinstance(shape, Refused):
             done.append(layer)
             continue
         (rule,) = layer.rules
         before = len(rules.layers)
-        if not can_take_its_place(left, name, rule):
-            if layer.strategy is not None:
+        if is_counted or not can_take_its_place(left, name, rule):
+            if layer.strategy == NAME:
                 done.append(layer)
                 continue
             trial = rules.copy()
