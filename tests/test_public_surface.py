@@ -104,5 +104,10 @@ def test_commands_that_need_no_engine_load_the_parser_only(command: str, tmp_pat
     assert loaded_after(HELP.format(words=f"{command} {program}")) == {"lark"}
 
 
+def test_the_reference_engine_needs_no_kernels() -> None:
+    code = "import tidelog; tidelog.Database('.decl p(x: number) p(1).', engine='reference')"
+    assert loaded_after(code) == {"lark"}
+
+
 def test_the_check_sees_what_is_loaded() -> None:
     assert "lark" in loaded_after("import tidelog; tidelog.Program.parse('.decl p()')")

@@ -45,7 +45,7 @@ class Diagnostic:
         else:
             lines = [f"{self.span}: error: {self.message} [{self.code}]"]
             text = self.span.source.line(self.span.line)
-            number = str(self.span.line)
+            number = str(self.span.source.origin(self.span.line)[1])
             same_line = self.span.end_line == self.span.line
             end = self.span.end_column if same_line else len(text) + 1
             width = max(1, end - self.span.column)

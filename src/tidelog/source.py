@@ -17,6 +17,12 @@ class SourceText:
 
     name: str
     text: str
+    origins: tuple[tuple[str, int], ...] = ()
+    """For each line the file and the line that it is from, if other files are included."""
+
+    def origin(self, line: int) -> tuple[str, int]:
+        """Return the name and the line under which a line of this text is reported."""
+        return self.origins[line - 1] if 1 <= line <= len(self.origins) else (self.name, line)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -51,7 +57,8 @@ class Span:
     """The instance of a component that this text was expanded for: its declaration and place."""
 
     def __str__(self) -> str:
-        return f"{self.source.name}:{self.line}:{self.column}"
+        name, line = self.source.origin(self.line)
+        return f"{name}:{line}:{self.column}"
 
     def first(self, width: int) -> Span:
         """Return the first `width` characters of this span: the name that an atom begins with."""

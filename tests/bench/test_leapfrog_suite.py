@@ -1,15 +1,21 @@
-"""The suite of joins of several relations, at its smallest."""
+"""The suite of joins of several relations, at its smallest; and the bound of operations."""
+
+from xml.etree import ElementTree
 
 import pytest
 
-from tidelog.bench.model import Request, Scale
+from tests.samples import sample
+from tests.seeds import seeded
+from tidelog.bench.chart import chart
+from tidelog.bench.model import Figure, Outcome, Request, Scale
 from tidelog.bench.suites import SUITES
-from tidelog.bench.suites.leapfrog import BY_CLOCK, BY_DELTA, BY_TRACE, ONE, power_law
+from tidelog.bench.suites.leapfrog import BY_CLOCK, BY_DELTA, BY_TRACE, ONE, operations
+from tidelog.bench.trace_operations import BENCH_RULES, power_law, random_shape, updates
 
 SMALL = Request(Scale.SMALL, None)
 
 
-@pytest.mark.parametrize("name", ["triangle", "small relation"])
+@pytest.mark.parametrize("name", ["triangle", "4-cycle", "small relation"])
 def test_all_ways_find_the_same(name: str) -> None:
     rows = set()
     for way in (BY_CLOCK, BY_DELTA, BY_TRACE):
@@ -26,3 +32,35 @@ def test_a_power_law_graph_has_hubs() -> None:
     assert len(edges) == len(set(edges)) == 2000
     degrees = [sum(node in edge for edge in edges) for node in range(20)]
     assert max(degrees) > 20
+
+
+@pytest.mark.parametrize("name", BENCH_RULES)
+def test_operations_are_bounded_by_edits(name: str) -> None:
+    """The same ratio as the suite's target, on other changes in each run."""
+    seed = seeded("operations", name).randrange(1 << 30)
+    size = sample(8_000, 100_000)
+    found = list(updates(BENCH_RULES[name], size, sample(6, 40), seed))
+    assert any(update.edits for update in found)
+    assert max(update.ratio for update in found) <= 8
+
+
+@pytest.mark.parametrize("number", range(sample(4, 100)))
+def test_operations_of_random_joins_are_bounded_by_edits(number: int) -> None:
+    rng = seeded("operations", "random", number)
+    shape = random_shape(rng.randrange(1 << 30))
+    found = list(updates(shape, rng.choice((500, 2_000)), 8, rng.randrange(1 << 30)))
+    assert max(update.ratio for update in found) <= 8, shape.rule
+
+
+def test_points_are_drawn() -> None:
+    suite = SUITES["leapfrog"]
+    case = suite.case(f"tidelog on {operations('triangles')}")
+    figures = tuple(case.measure(SMALL))
+    assert [figure.what for figure in figures] == ["1,000 rows", "4,000 rows"]
+    assert suite.plot is not None
+    picture = ElementTree.fromstring(chart(suite.plot, [Outcome(case, figures)]))
+    (line,) = (e for e in picture.iter() if e.tag.endswith("polyline"))
+    assert len(line.attrib["points"].split()) == 2
+    texts = [element.text for element in picture.iter() if element.tag.endswith("text")]
+    assert {"triangles", "limit 8", "1,000", "10,000", suite.plot.x, suite.plot.y} <= set(texts)
+    assert not chart(suite.plot, [Outcome(case, (Figure("without a point", 1.0),))])

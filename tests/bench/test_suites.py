@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.bench import facts
+from tidelog.bench import facts, program_facts
 from tidelog.bench.model import Request, Scale
 from tidelog.bench.ours import percentile
 from tidelog.bench.suites import SUITES, aggregates, crdt, galen, workload
@@ -23,7 +23,7 @@ MOVES = ("insert", "delete")
     ],
 )
 def test_our_cases_measure(suite: str, case: str, what: str) -> None:
-    first, median, p99 = SUITES[suite].case(case).measure(SMALL)
+    first, median, p99, *_ = SUITES[suite].case(case).measure(SMALL)
     assert first.what == what
     assert first.rows is not None and first.rows > 1000
     assert first.bytes_per_row is not None and first.bytes_per_row > 8
@@ -44,6 +44,22 @@ def test_peers_compute_the_same() -> None:
     ours = next(SUITES["closure"].case("tidelog on large graph").measure(SMALL))
     (peer,) = SUITES["closure"].case("duckdb on large graph").measure(SMALL)
     assert ours.rows == peer.rows == 97_993
+
+
+def test_a_whole_program_is_analysed_from_files_to_files() -> None:
+    (figure,) = SUITES["program"].case("tidelog").measure(SMALL)
+    assert figure.note.startswith("140,")
+    assert figure.rows is not None and figure.rows > 30_000
+
+
+def test_generated_facts_depend_on_the_seed_only(tmp_path: Path) -> None:
+    names = ("Method", "VirtualCall", "Handler")
+    for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
+        (tmp_path / folder).mkdir()
+        assert program_facts.write_facts(tmp_path / folder, names, 20, seed) > 300
+    a, b, c = ([(tmp_path / x / f"{n}.facts").read_bytes() for n in names] for x in "abc")
+    assert a == b
+    assert a != c
 
 
 @pytest.mark.parametrize("name", aggregates.AGGREGATES)

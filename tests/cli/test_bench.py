@@ -46,6 +46,7 @@ def test_tables_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (("closur",), "there is no suite `closur`; did you mean `closure`?"),
         (("zzzzz",), "there is no suite `zzzzz`; there are closure, join"),
         (("language", "--data", "nowhere"), "--data: nowhere is not a folder"),
+        (("language", "--plot", "x.svg"), "name one that has a plot: leapfrog"),
     ],
 )
 def test_wrong_usage(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ DECORATORS = {
     "njit",
     "kernel",
     "bare_kernel",
+    "bare_kernel_without_gil",
     "kernel_without_gil",
     "helper",
     "bare_helper",

@@ -192,6 +192,38 @@ def test_a_process_that_is_killed_between_commit_and_delivery(tmp_path: Path, mo
         assert [event.epoch for event in later] == [3, 4]
 
 
+WATCHER = """
+import os, signal, sys
+from tests.database.test_named_triggers import WATCHED
+from tidelog import Database
+
+db = Database(WATCHED, path=sys.argv[1])
+db.on("-reach", lambda event: os.kill(os.getpid(), signal.SIGKILL), name="watch")
+with db.transaction() as tx:
+    tx.insert("edge", [(1, 2), (2, 3)])
+with db.transaction() as tx:
+    tx.delete("edge", [(2, 3)])
+"""
+WATCHED = """
+.decl edge(x: number, y: number)
+.decl reach(x: number, y: number)
+.view reach(virtual=true)
+reach(x, y) :- edge(x, y).
+reach(x, z) :- reach(x, y), edge(y, z).
+"""
+
+
+def test_a_kill_before_the_changes_of_a_view_that_is_not_stored_are_delivered(
+    tmp_path: Path,
+) -> None:
+    assert run(WATCHER, tmp_path) == -signal.SIGKILL
+    with Database(WATCHED, path=tmp_path) as db:
+        assert db.epoch == 2
+        later: list[Event] = []
+        db.on("-reach", later.append, name="watch")
+        assert [(event.epoch, list(event.rows)) for event in later] == [(2, [(1, 3), (2, 3)])]
+
+
 SENDER = """
 import sys
 from pathlib import Path

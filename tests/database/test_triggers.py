@@ -141,6 +141,59 @@ def test_deletions_cost_nothing_while_rows_are_only_inserted(
     assert seen == [[("b", 50)]]
 
 
+# --- views that are not stored --------------------------------------------------------------------
+
+WATCHED = """
+.decl edge(x: symbol, y: symbol)
+.decl reach(x: symbol, y: symbol)
+.view reach(virtual=true)
+reach(x, y) :- edge(x, y).
+reach(x, z) :- reach(x, y), edge(y, z).
+"""
+
+
+def test_triggers_on_a_view_that_is_not_stored() -> None:
+    db = Database(WATCHED, facts={"edge": [("a", "b"), ("a", "c"), ("b", "d")]})
+    seen: list[tuple[str, int, list[Any], list[Any]]] = []
+    for on in ("+reach", "-reach", "reach"):
+        db.on(on, lambda e, on=on: seen.append((on, e.epoch, [*e.inserted], [*e.deleted])))
+    db.on("+reach", lambda e: seen.append(("where", e.epoch, list(e.rows), [])), where='x = "a"')
+    with db.transaction() as tx:
+        tx.insert("edge", [("c", "d"), ("d", "e")])
+    gained = [("a", "e"), ("b", "e"), ("c", "d"), ("c", "e"), ("d", "e")]
+    assert seen == [
+        ("+reach", 1, gained, []),
+        ("reach", 1, gained, []),
+        ("where", 1, [("a", "e")], []),
+    ]
+    seen.clear()
+    with db.transaction() as tx:
+        tx.delete("edge", [("b", "d")])  # (a, d) and (a, e) still hold, by way of c
+    lost = [("b", "d"), ("b", "e")]
+    assert seen == [("-reach", 2, [], lost), ("reach", 2, [], lost)]
+    seen.clear()
+    db.drop_rules("reach(x, z) :- reach(x, y), edge(y, z).")
+    lost = [("a", "d"), ("a", "e"), ("c", "e")]
+    assert seen == [("-reach", 3, [], lost), ("reach", 3, [], lost)]
+    assert db.memory["reach"] == 0
+
+
+def test_deletions_cost_nothing_on_a_view_that_is_not_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    db = Database(WATCHED, facts={"edge": [("a", "b")]})
+    seen: list[Any] = []
+    db.on("-reach", lambda e: seen.append(list(e.rows)))
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("a reader was made")
+
+    with monkeypatch.context() as patch, db.transaction() as tx:
+        patch.setattr(ChangedRows, "readers", refuse)
+        tx.insert("edge", [("b", "c")])
+    assert seen == []
+
+
 # --- conditions -----------------------------------------------------------------------------------
 
 

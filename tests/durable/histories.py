@@ -118,6 +118,7 @@ class _History:
         again = self._open()
         assert again.opened is not None
         assert again.opened.rebuilt == ""
+        self._seen["traces"] += any(s.name == "leapfrog" for s in kernel_of(again).strategies)
         self._seen["snapshots read"] += again.opened.snapshot_epoch > 0
         self._seen["epochs replayed"] += again.opened.replayed_epochs
         assert again.epoch == db.epoch

@@ -150,3 +150,11 @@ def test_random_rules_in_durable_databases(tmp_path: Path, monkeypatch: pytest.M
     check_cases(case_seeds(CASES, offset=71_000), comparison.check, kernel_case)
     print(dict(comparison.seen))
     assert comparison.seen["opened"] > 0
+
+
+def test_random_rules_with_virtual_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_STATES", 40)
+    comparison = ReopenedRules(tmp_path, virtual=True)
+    check_cases(case_seeds(CASES, offset=72_000), comparison.check, kernel_case)
+    print(dict(comparison.seen))
+    assert comparison.seen["opened"] > 0

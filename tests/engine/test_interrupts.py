@@ -154,7 +154,7 @@ def test_every_stage_of_an_epoch(way: str, after: int, monkeypatch: pytest.Monke
 
 def test_the_first_evaluation() -> None:
     def evaluate() -> None:
-        tidelog.Database(REACH, facts={"edge": chain(4 * SIZE)}, engine="kernel")
+        tidelog.Database(REACH, facts={"edge": chain(12 * SIZE)}, engine="kernel")
 
     assert interrupted_after(0.3, evaluate)
     is_intact(tidelog.Database(REACH, facts={"edge": chain(9)}, engine="kernel"), chain(9), 0)

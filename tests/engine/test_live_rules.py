@@ -192,12 +192,16 @@ def test_a_view_that_is_not_stored_becomes_one_that_is_and_back() -> None:
     assert kernel.catalog.tree_of("pair") is not None
     tx = db.add_rules("pair(x, x) :- low(x).")
     assert list(tx.changes["pair"].inserted) == [(1, 1), (2, 2)]
+    assert kernel.catalog.tree_of("pair") is not None
+    kernel.check()
+    tx = db.add_rules("pair(x, x) :- high(x), !low(x).")
+    assert list(tx.changes["pair"].inserted) == [(3, 3)]
     assert kernel.catalog.tree_of("pair") is None
     kernel.check()
     with db.transaction() as tx:
         tx.insert("low", [(0,)])
-        tx.drop_rules("pair(x, x) :- low(x).")
-    assert list(tx.changes["pair"].deleted) == [(1, 1), (2, 2)]
+        tx.drop_rules("pair(x, x) :- low(x). pair(x, x) :- high(x), !low(x).")
+    assert list(tx.changes["pair"].deleted) == [(1, 1), (2, 2), (3, 3)]
     assert list(tx.changes["pair"].inserted) == [(0, 2), (0, 3)]
     assert kernel.catalog.tree_of("pair") is not None
     kernel.check()
@@ -219,12 +223,67 @@ def test_domains_that_rules_unite() -> None:
     kernel_of(db).check()
 
 
-def test_programs_with_virtual_views_are_refused() -> None:
+WATCHED = REACH + ".view reach(virtual=true)\n"
+
+
+def test_rules_of_a_virtual_view() -> None:
+    """An added rule is evaluated after the epoch and filtered before it; a dropped one likewise."""
+    db = database(text=WATCHED)
+    with db.transaction() as tx:
+        tx.insert("edge", [("a", "a")])
+    tx = db.add_rules(LOOPS)
+    assert list(tx.changes["reach"].inserted) == [("b", "b")]
+    layer = db.last_epoch.layer("reach")
+    assert layer is not None
+    # (a, a) was there; (b, b) leads to (b, c), which was there.
+    assert (layer.choice, layer.propagated, layer.disqualified) == ("update", 3, 2)
+    tx = db.drop_rules("reach(x, z) :- reach(x, y), edge(y, z).")
+    assert list(tx.changes["reach"].deleted) == [("a", "c")]
+    tx = db.drop_rules(LOOPS)
+    assert list(tx.changes["reach"].deleted) == [("b", "b")]
+    assert list(db.view("reach")) == [("a", "a"), ("a", "b"), ("b", "c")]
+    assert db.memory["reach"] == 0
+    kernel_of(db).check()
+
+
+def test_a_view_becomes_virtual_and_stored_again() -> None:
     db = database()
-    with pytest.raises(tidelog.UsageError, match="program with a virtual view, such as `reach`"):
-        db.add_rules(".view reach(virtual=true)")
-    assert db.epoch == 0
-    assert len(db.view("reach")) == 3
+    before = rows(db)
+    tx = db.add_rules(".view reach(virtual=true)")
+    assert not tx.changes["reach"]
+    assert db.memory["reach"] == 0
+    assert rows(db) == before
+    with db.transaction() as tx:
+        tx.insert("edge", [("c", "d")])
+    assert list(tx.changes["reach"].inserted) == [("a", "d"), ("b", "d"), ("c", "d")]
+    tx = db.drop_rules(".view reach(virtual=true)")
+    assert not tx.changes["reach"]
+    assert db.memory["reach"] > 0
+    assert len(db.view("reach")) == 6
+    kernel_of(db).check()
+
+
+def test_other_rules_leave_virtual_views_alone() -> None:
+    db = database(text=WATCHED)
+    strategies = kernel_of(db).strategies
+    db.add_rules(".decl leaf(x: symbol)  leaf(y) :- edge(_, y), !edge(y, _).")
+    assert set(strategies) <= set(kernel_of(db).strategies)
+    with db.transaction() as tx:
+        tx.insert("edge", [("c", "d")])
+    assert len(tx.changes["reach"].inserted) == 3
+
+
+def test_a_refused_change_leaves_virtual_views_as_they_were() -> None:
+    db = database(text=WATCHED)
+    before = rows(db)
+    with pytest.raises(tidelog.EvaluationError), db.transaction() as tx:
+        tx.add_rules(".decl bad(x: number)  bad(1 / (n - n)) :- n = count : { edge(_, _) }.")
+        tx.add_rules(LOOPS)
+        tx.insert("edge", [("c", "d")])
+    assert rows(db) == before
+    with db.transaction() as tx:
+        tx.insert("edge", [("c", "d")])
+    assert len(tx.changes["reach"].inserted) == 3
     kernel_of(db).check()
 
 

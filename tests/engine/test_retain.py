@@ -53,6 +53,23 @@ def test_an_epoch_that_moves_time_on_deletes_old_rows(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+def test_a_row_older_than_the_oldest_expires_first(engine: str) -> None:
+    db = tidelog.Database(NUMBERS, engine=engine)
+    insert(db, (100, 1), (105, 1))
+    insert(db, (108, 1))  # now it is known that 100 is the oldest
+    insert(db, (98, 2))
+    assert set(insert(db, (109, 1)).changes["event"].deleted) == {(98, 2)}
+    with pytest.raises(ZeroDivisionError), db.transaction() as tx:
+        tx.insert("event", [(112, 1)])
+        _ = 1 // 0
+    assert set(insert(db, (112, 2)).changes["event"].deleted) == {(100, 1)}
+    with db.transaction() as tx:
+        tx.delete("event", list(db.view("event")))
+    assert set(insert(db, (3, 3)).changes["event"].inserted) == {(3, 3)}
+    assert set(insert(db, (20, 3)).changes["event"].deleted) == {(3, 3)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_late_rows_are_kept_inside_the_bound_and_counted_outside(engine: str) -> None:
     db = tidelog.Database(NUMBERS, engine=engine)
     insert(db, (100, 1))

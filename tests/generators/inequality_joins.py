@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from tests.generators.programs import Declaration, Epoch, RandomCase, Row, RuleText
@@ -14,14 +15,15 @@ _COMPARISONS = ("<", "<=", ">", ">=", "<", "<=", "!=")
 def inequality_case(seed: int) -> RandomCase:
     """Return one or two views over base relations, sometimes read by a third, and epochs."""
     rng = random.Random(seed)
-    kind = rng.choice(("number", "number", "number", "float", "timestamp", "unsigned"))
+    kind = rng.choice(("number", "number", "number", "float", "timestamp", "unsigned", "symbol"))
     is_wide = kind == "number" and rng.random() < 0.15
     declared = [Declaration(name, (kind,) * arity) for name, arity in _BASE.items()]
     rules: list[RuleText] = []
     for number in range(rng.randint(1, 2)):
-        columns, body = _join(rng, kind)
-        declared.append(Declaration(f"v{number}", (kind,) * len(columns)))
-        rules.append(RuleText((f"v{number}({', '.join(columns)})",), tuple(body)))
+        united = list(_united(rng, kind))
+        declared.append(Declaration(f"v{number}", (kind,) * len(united[0][0])))
+        for columns, body in united:
+            rules.append(RuleText((f"v{number}({', '.join(columns)})",), tuple(body)))
     width = len(declared[-1].types)
     view = declared[-1].name
     reader = rng.random()
@@ -48,6 +50,8 @@ def inequality_case(seed: int) -> RandomCase:
         number = rng.randint(0, 8)
         if kind == "timestamp":
             return _TIMES[number]
+        if kind == "symbol":
+            return "heidcbgfa"[number]  # in another order than their dictionary ids
         return float(number) if kind == "float" else number
 
     def rows(name: str, most: int) -> list[Row]:
@@ -86,6 +90,21 @@ def _times() -> list[Any]:
 _TIMES = _times()
 
 
+def _united(rng: random.Random, kind: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the rules of a view: mostly one, sometimes two or three that may share rows."""
+    first, body = _join(rng, kind)
+    size = 1 if rng.random() < 0.6 else rng.choice((2, 2, 3))
+    # The heads differ in a constant now and then. Then the rules share no rows.
+    is_tagged = size > 1 and kind == "number" and rng.random() < 0.25
+    yield [*first, *(["0"] if is_tagged else [])], body
+    for number in range(1, size):
+        for _ in range(50):
+            columns, body = _join(rng, kind)
+            if len(columns) == len(first):
+                yield [*columns, *([f"{number}"] if is_tagged else [])], body
+                break
+
+
 def _join(rng: random.Random, kind: str) -> tuple[list[str], list[str]]:
     """Return the columns of a head and a body."""
     if rng.random() < 0.4:
@@ -115,7 +134,7 @@ def _join(rng: random.Random, kind: str) -> tuple[list[str], list[str]]:
     for _ in range(rng.choice((1, 1, 2, 2, 3))):
         one, two = rng.sample(atoms, 2) if len(atoms) > 1 else (atoms[0], atoms[0])
         left, right = rng.choice(one), rng.choice(two)
-        if rng.random() < 0.4 and kind != "unsigned":
+        if rng.random() < 0.4 and kind not in ("unsigned", "symbol"):
             right = f"{right} {rng.choice('+-')} {_step(rng, kind)}"
         if rng.random() < 0.5:
             left, right = right, left

@@ -250,6 +250,22 @@ STATEMENTS = st.one_of(
         TYPE_NAMES,
     ),
     node(
+        s.RelationDeclaration,
+        tuples_of(RELATION_NAMES, 1, 2),
+        tuples_of(ATTRIBUTES),
+        _QUALIFIERS,
+        st.none(),
+        tuples_of(node(s.ChoiceKey, tuples_of(NAMES, 1, 3)), 1, 3),
+    ),
+    NAMES.flatmap(
+        lambda name: node(
+            s.SubsumptionStatement,
+            node(s.AtomFormula, st.just(name), tuples_of(terms(1))),
+            node(s.AtomFormula, st.just(name), tuples_of(terms(1))),
+            formulas(1),
+        )
+    ),
+    node(
         s.DirectiveStatement,
         st.sampled_from(["input", "output", "printsize", "view"]),
         tuples_of(RELATION_NAMES, 1, 2),

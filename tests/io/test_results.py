@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from tests.typed_values import LIST, RECORDS, TYPES, relation, rows
 from tidelog.errors import DataError, UsageError
 from tidelog.io.facts import read_facts
+from tidelog.io.parameters import output_format
 from tidelog.io.results import OutputPlan, format_rows, output_path
-from tidelog.io.text import encode
+from tidelog.io.tabular import to_arrow
+from tidelog.io.text import encode, table_text
 from tidelog.logic.program import Directive, DirectiveKind
-from tidelog.values.types import FLOAT, NUMBER, SYMBOL
+from tidelog.values.order import sort_rows
+from tidelog.values.types import FLOAT, NUMBER, SYMBOL, UNSIGNED
 
 EDGE = relation(NUMBER, SYMBOL, name="edge")
 WORD = relation(SYMBOL)
@@ -141,6 +144,21 @@ def test_what_is_written_reads_back(
         assert "rfc4180" not in parameters
         return
     assert set(read_facts(path, of, RECORDS, parameters)) == set(drawn)
+
+
+@given(st.data())
+def test_rows_in_columns_are_written_alike(data: st.DataObject) -> None:
+    types = data.draw(
+        st.lists(st.sampled_from([NUMBER, UNSIGNED, SYMBOL, FLOAT]), min_size=1, max_size=3)
+    )
+    of = relation(*types)
+    drawn = sort_rows(data.draw(rows(of, max_size=6)), of.columns, {})
+    parameters = data.draw(st.sampled_from([{}, {"delimiter": ";"}, *PARAMETERS[2:]]))
+    found = table_text(to_arrow(drawn, of, {}), of.columns, output_format(of, parameters))
+    if found is not None:
+        assert found == encode(format_rows(drawn, of, {}, parameters), "r")
+    elif not drawn:
+        assert FLOAT in types or parameters, "nothing stands in the way"
 
 
 # --- plans ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tests.seeds import seeded
 from tidelog.kernel import rows as kernel
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
-from tidelog.store.run import sort_words, sorted_order
+from tidelog.store.sorting import sort_words, sorted_order
 
 SIZES = [0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 300]
 WORDS = [1, 2, 3]

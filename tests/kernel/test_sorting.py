@@ -1,4 +1,4 @@
-"""Radix sort, against Python's sort."""
+"""Radix sort, and what the store sorts with, against Python's sort."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ import pytest
 from tests.kernel.words import EDGES, Row, as_rows, as_words, random_rows
 from tests.seeds import seeded, seeded_arrays
 from tidelog.kernel.sorting import MOST_DIGITS, sort_rows
-from tidelog.store.run import sort_pieces, sort_words, sorted_order
+from tidelog.store import sorting
+from tidelog.store.sorting import sort_pieces, sort_words, sorted_order
 
+measured = sorting.numpy_is_fast
 SIZES = (1, 2, 300, 1499, 1500, 1501, 4097)
+
+
+@pytest.fixture(autouse=True, params=["numpy", "radix"])
+def faster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Which sort is faster on this processor: both choices are tested on every one."""
+    monkeypatch.setattr(sorting, "numpy_is_fast", lambda: request.param == "numpy")
+    return str(request.param)
 
 
 def radix_sorted(rows: list[Row], words: int, keys: int) -> list[Row]:
@@ -61,3 +70,8 @@ def test_sorted_pieces() -> None:
     for pieces in (1, 2, 8, 9, 40):
         drawn = [row for _ in range(pieces) for row in sorted(random_rows(rng, 1, 500))]
         assert as_rows(sort_pieces(as_words(drawn, 1))) == sorted(drawn)
+
+
+def test_the_choice_is_made_once() -> None:
+    assert isinstance(measured(), bool)
+    assert measured() is measured()

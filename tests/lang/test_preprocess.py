@@ -33,6 +33,28 @@ def test_a_macro_that_names_itself_comes_to_an_end() -> None:
     assert found.startswith("\np(((")
 
 
+@pytest.mark.parametrize(
+    ("use", "expected"),
+    [
+        ("p(ADD(1, 2)).", "p((1 + 2))."),
+        ("p(ADD (f(1, 2), [3, 4])).", "p((f(1, 2) + [3, 4]))."),
+        ('p(ADD("a, b)", ADD(1, 2))).', 'p(("a, b)" + (1 + 2))).'),
+        ("p(ADD(1), ADD).", "p(ADD(1), ADD)."),
+        ("p(NONE(), NONE).", "p(0, NONE)."),
+        ("p(TWICE(3)).", "p(((3) + (3)))."),
+    ],
+)
+def test_macros_with_arguments(use: str, expected: str) -> None:
+    macros = "#define ADD(x, y) (x + y)\n#define NONE() 0\n#define TWICE(z) ADD((z), (z))\n"
+    assert done(macros + use) == f"\n\n\n{expected}"
+
+
+def test_a_backslash_continues_a_definition() -> None:
+    assert done("#define BOTH(x) \\\n  a(x), \\\n  b(x)\np(x) :- BOTH(x).") == (
+        "\n\n\np(x) :- a(x),    b(x)."
+    )
+
+
 def test_undefined_again() -> None:
     assert done("#define A 1\np(A).\n#undef A\nq(A).") == "\np(1).\n\nq(A)."
 
@@ -62,7 +84,8 @@ def test_definitions_in_a_branch_that_is_not_taken_do_not_count() -> None:
         ("p(1).\n  #else", ("preprocessor", 2, 3)),
         ("#ifdef A\np(1).", ("preprocessor", 1, 1)),
         ("#define", ("preprocessor", 1, 1)),
-        ("#define F(x) x", ("not-supported", 1, 1)),
+        ("#define F(x + 1) x", ("preprocessor", 1, 1)),
+        ("#define F(x x", ("preprocessor", 1, 1)),
         ('#include "a.dl"', ("not-supported", 1, 1)),
         ("#if 1", ("not-supported", 1, 1)),
         ("# a comment", ("stray-character", 1, 1)),

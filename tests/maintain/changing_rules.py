@@ -24,6 +24,7 @@ from tidelog.database.database import kernel_of
 from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
 from tidelog.logic.rule_changes import RuleChange, changed_program
+from tidelog.plan.planned import planned
 from tidelog.reference import evaluate
 from tidelog.source import SourceText
 
@@ -36,10 +37,14 @@ class RuleComparison:
     After every epoch: contents, exact net changes, and levels and counts equal to those of an
     engine that has evaluated the changed program from scratch. An epoch that fails leaves the
     program and all rows as they were.
+
+    With `virtual`, views become virtual and stored again, too. What is not computed does not fail,
+    so epochs on which the oracle fails are left out then.
     """
 
-    def __init__(self, prepare: Prepare | None = None) -> None:
+    def __init__(self, prepare: Prepare | None = None, *, virtual: bool = False) -> None:
         self._prepare = prepare or (lambda engine: None)
+        self._virtual = virtual
         self.seen: Counter[str] = Counter()
 
     def check(self, case: RandomCase) -> None:
@@ -48,13 +53,16 @@ class RuleComparison:
         rules = list(dict.fromkeys(str(rule) for rule in case.rules))
         declared = [*case.types, *map(str, case.declarations)]
         held = [rule for rule in rules if rng.random() < 0.5]
+        if self._virtual:
+            rules, held = with_virtual_views(case, rules, held, rng)
         program = Program.parse("\n".join([*declared, *held]))
         given: Given = {name: set(case.facts.get(name, ())) for name in program.relations}
         try:
             contents: Contents = evaluate(program, given)
-        except tidelog.DataError:
+            kernel = KernelEngine(program, given)
+        except (tidelog.DataError, tidelog.ProgramError):
+            self.seen["left out"] += 1
             return
-        kernel = KernelEngine(program, given)
         self._prepare(kernel)
         self.seen["programs"] += 1
         state = fresh_state(program, given)
@@ -62,7 +70,13 @@ class RuleComparison:
             where = f"epoch {number}"
             changed, held_now = program, held
             if rng.random() < 0.7:
-                changed, held_now = self._changed(program, rules, held, rng)
+                try:
+                    changed, held_now = self._changed(program, rules, held, rng)
+                    planned(changed)
+                except tidelog.ProgramError:
+                    assert self._virtual
+                    self.seen["refused"] += 1
+                    changed, held_now = program, held
             inserted, deleted = {}, {}
             if rng.random() < 0.6:
                 inserted = {n: set(adds) - set(removes) for n, (adds, removes) in epoch.items()}
@@ -77,6 +91,8 @@ class RuleComparison:
                 after = evaluate(changed, new)
             except tidelog.DataError:
                 self.seen["epochs that fail"] += 1
+                if self._virtual:
+                    continue
                 must_fail(lambda: kernel.apply(inserted, deleted, None, asked))  # noqa: B023
                 assert kernel.program is program, where
                 compare_contents(kernel, contents, f"after the failed {where}")
@@ -107,10 +123,13 @@ class RuleComparison:
 
 
 class ReopenedRules:
-    """Replays cases in durable databases that are opened again, with the same rules or others."""
+    """Replays cases in durable databases that are opened again, with the same rules or others.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    With `virtual`, views become virtual and stored again, too.
+    """
+
+    def __init__(self, folder: Path, *, virtual: bool = False) -> None:
+        self._folder, self._virtual = folder, virtual
         self.seen: Counter[str] = Counter()
 
     def check(self, case: RandomCase) -> None:
@@ -119,18 +138,26 @@ class ReopenedRules:
         rules = list(dict.fromkeys(str(rule) for rule in case.rules))
         declared = [*case.types, *map(str, case.declarations)]
         held = [rule for rule in rules if rng.random() < 0.5]
+        if self._virtual:
+            rules, held = with_virtual_views(case, rules, held, rng)
         program = Program.parse("\n".join([*declared, *held]))
         path = Path(mkdtemp(dir=self._folder))
         given: Given = {name: set(case.facts.get(name, ())) for name in program.relations}
         try:
             evaluate(program, given)
-        except tidelog.DataError:
+            planned(program)
+        except (tidelog.DataError, tidelog.ProgramError):
             return
         db = tidelog.Database(program, path=path, facts=given)
         for epoch in case.epochs:
             added, dropped = random_change(rules, held, rng)
             now = [rule for rule in held if rule not in dropped] + added
-            changed = Program.parse("\n".join([*declared, *now]))
+            try:
+                changed = Program.parse("\n".join([*declared, *now]))
+                planned(changed)
+            except tidelog.ProgramError:
+                assert self._virtual
+                continue
             new = {
                 name: (rows - (set(epoch[name][1]) - set(epoch[name][0])))
                 | (set(epoch[name][0]) - set(epoch[name][1]))
@@ -164,8 +191,17 @@ class ReopenedRules:
                 db = tidelog.Database(changed, path=path)
                 assert db.opened is not None and not db.opened.rebuilt
                 self.seen["opened"] += 1
-            reader = tidelog.Database.reader(path) if rng.random() < 0.3 else db
+            reader: tidelog.Database | tidelog.Reader = db
+            if rng.random() < 0.3:
+                try:
+                    reader = tidelog.Database.reader(path)
+                except tidelog.StateError as error:
+                    assert self._virtual and "a snapshot lets it be read" in str(error)
+                    self.seen["not read"] += 1
+            virtual = {name for name, view in changed.views.items() if view.virtual}
             for name, rows in after.items():
+                if reader is not db and name in virtual:
+                    continue
                 assert set(reader.view(name)) == rows, name
             compare_state(kernel_of(db), fresh_state(changed, given), "in the database")
             kernel_of(db).check()
@@ -181,6 +217,19 @@ def random_change(
     if rng.random() < 0.3 and dropped:
         added += dropped[:1]  # it comes back at once
     return added, dropped
+
+
+def with_virtual_views(
+    case: RandomCase, rules: list[str], held: list[str], rng: random.Random
+) -> tuple[list[str], list[str]]:
+    """Return all statements and those that are held, with directives for virtual views."""
+    functional = {d.name for d in case.declarations if d.functional}
+    derived = sorted(Program.parse(case.program).derived - functional)
+    declared = [*case.types, *map(str, case.declarations)]
+    now = Program.parse("\n".join([*declared, *held])).derived
+    views = {name: f".view {name}(virtual=true)" for name in derived}
+    chosen = [view for name, view in views.items() if name in now and rng.random() < 0.6]
+    return [*rules, *views.values()], [*held, *chosen]
 
 
 def _texts(name: str, rules: Iterable[str]) -> tuple[SourceText, ...]:

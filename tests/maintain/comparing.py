@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -227,6 +228,12 @@ def leapfrog_strategies(case: RandomCase) -> Strategies:
                 continue
             found[stratum.relations[0]] = "leapfrog"
     return found
+
+
+def leapfrog_forced(case: RandomCase) -> RandomCase:
+    """Return a case whose program forces `leapfrog` where it can, by directives."""
+    views = (f'.view {name}(strategy="{how}")' for name, how in leapfrog_strategies(case).items())
+    return replace(case, types=(*case.types, *views))
 
 
 def recursive_strategies(kernel: KernelEngine) -> list[Elastic]:

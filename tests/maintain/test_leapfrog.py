@@ -246,6 +246,33 @@ def test_operations_follow_the_distance_of_traces(text: str, rows: int) -> None:
     print(f"at most {worst:.2f} operations for an edit, per log n")
 
 
+@pytest.mark.parametrize("text", [TRIANGLE, FOUR, PAPER, NEGATED], ids=["3", "4", "paper", "not"])
+def test_every_change_that_alters_a_fresh_trace_is_matched(text: str) -> None:
+    """One change after another, each on a trace that has just been recorded, as a whole run has it.
+
+    After other epochs the indexes are a certificate of the join, and not those of a fresh trace.
+    """
+    rng = seeded("leapfrog", "fresh", text)
+    names = [name for name in WIDTHS if f".decl {name}(" in text]
+    facts = {
+        name: {tuple(rng.randrange(5) for _ in range(WIDTHS[name])) for _ in range(9)}
+        for name in names
+    }
+    altered = 0
+    for _ in range(sample(40, 1000)):
+        db = tidelog.Database(text, facts=facts, strategy={"v": "leapfrog"})
+        trace, catalog = only_trace(db), kernel_of(db).catalog
+        before = set(slow_trace(catalog, trace, {}).operations)
+        name = rng.choice(names)
+        row = tuple(rng.randrange(6) for _ in range(WIDTHS[name]))
+        with db.transaction() as tx:
+            (tx.delete if row in facts[name] else tx.insert)(name, [row])
+        is_altered = set(slow_trace(catalog, trace, {}).operations) != before
+        assert not is_altered or len(trace.regions), (name, row)
+        altered += is_altered
+    assert altered > 3
+
+
 # --- the end of epochs ----------------------------------------------------------------------------
 
 
@@ -321,6 +348,6 @@ def test_explain_shows_what_an_epoch_took() -> None:
         f" {took.operations} iterator operations" in line
         for line in lines
     )
-    assert any("intervals of traces" in line for line in lines)
+    assert any("intervals of traces" in line and "times what is read" in line for line in lines)
     assert db.last_epoch.layer("v") is not None
     assert kernel_of(db).memory["v"] >= leapfrogs(db).traces.nbytes > 0

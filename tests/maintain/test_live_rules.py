@@ -13,6 +13,7 @@ from tests.seeds import seed_blocks
 from tidelog.plan import order
 
 PROGRAMS = sample(6, 600)
+VIRTUAL = sample(12, 600)
 BLOCK = 6
 
 
@@ -30,3 +31,15 @@ def test_random_histories_of_rules(seeds: range) -> None:
     print(dict(comparison.seen))
     assert comparison.seen["added"] > len(seeds)
     assert comparison.seen["dropped"] > 0
+
+
+@pytest.mark.usefixtures("hasty_planner")
+@pytest.mark.parametrize("seeds", seed_blocks(VIRTUAL, BLOCK, offset=71_000))
+def test_random_histories_of_rules_with_virtual_views(seeds: range) -> None:
+    comparison = RuleComparison(always_update, virtual=True)
+    check_cases(seeds, comparison.check, kernel_case)
+    print(dict(comparison.seen))
+    assert comparison.seen["added"] > len(seeds)
+    assert comparison.seen["dropped"] > 0
+    assert comparison.seen["virtual: update"] > 0
+    assert comparison.seen["left out"] < len(seeds) / 2

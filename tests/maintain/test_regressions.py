@@ -262,3 +262,19 @@ def test_a_failure_that_needs_two_rows_of_a_recursion_settled_together(atoms: st
         {"given": ([(7,)], [(8,)])},
         {"given": ([], [(7,)])},
     )
+
+
+def test_the_largest_text_of_a_group_of_pairs() -> None:
+    """The source lost columns, and its scan tree then took rows of a group for the same row."""
+    check(
+        """
+        .decl a(x: set(symbol))
+        .decl b(x: set(symbol), y: number)
+        .decl top(x: set(symbol), y: set(symbol))
+        top(v, m) :- a(v), m = max w : { a(w), b(_, _), w != v }.
+        """,
+        {"a": {(frozenset("p"),), (frozenset("pq"),)}, "b": {(frozenset("p"), 1)}},
+        {"a": ([(frozenset(),)], [])},
+        {"a": ([(frozenset("r"),)], [])},
+        {"a": ([], [(frozenset("r"),)])},
+    )

@@ -209,6 +209,40 @@ def test_updates_that_no_constant_meets_are_irrelevant() -> None:
     assert layer is not None
     assert (layer.propagated, layer.filtered, layer.touched) == (0, 0, 0)
     assert not tx.changes["near"]
+    assert layer.choice == "update"  # n < 10 was tested
+    with db.transaction() as tx:
+        tx.insert("edge", [("b", "d", 1), ("c", "d", 1)])
+    layer = db.last_epoch.layer("near")
+    assert layer is not None
+    assert (layer.choice, layer.touched) == ("nothing to do", 0)
+    assert layer.why == "no row that has changed has the constants of its rules"
+    with db.transaction() as tx:
+        tx.insert("edge", [("b", "e", 1), ("a", "e", 1)])
+    assert list(tx.changes["near"].inserted) == [("e",)]
+
+
+def test_an_atom_without_constants_meets_every_row() -> None:
+    db = tidelog.Database("""
+        .decl edge(x: symbol, y: symbol, n: number)
+        .decl near(x: symbol, y: symbol)
+        .view near(virtual=true)
+        near("a", y) :- edge("a", y, 1).
+        near("b", y) :- edge("b", y, 2), edge(y, _, 3).
+        near(x, "c") :- edge(x, "c", _), !edge(x, "d", 4).
+    """)
+    for row, views in (
+        (("b", "e", 1), []),
+        (("a", "e", 1), [("a", "e")]),
+        (("b", "e", 2), []),
+        (("e", "f", 3), [("b", "e")]),
+        (("f", "c", 9), [("f", "c")]),
+    ):
+        with db.transaction() as tx:
+            tx.insert("edge", [row])
+        assert list(tx.changes["near"].inserted) == views
+    with db.transaction() as tx:
+        tx.insert("edge", [("f", "d", 4)])
+    assert list(tx.changes["near"].deleted) == [("f", "c")]
 
 
 def test_a_change_of_what_is_negated_has_the_other_sign() -> None:

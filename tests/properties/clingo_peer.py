@@ -46,6 +46,8 @@ def evaluate(
         for model in handle:
             models += 1
             for atom in model.symbols(atoms=True):
+                if not atom.name.startswith("r_"):
+                    continue  # a candidate, and which of them are better
                 found[atom.name.removeprefix("r_")].add(tuple(map(_value, atom.arguments)))
     assert models == 1, f"{models} models, of a stratified program there is one"
     assert not complaints, complaints
@@ -62,16 +64,57 @@ def translate(program: p.Program, facts: Mapping[str, Iterable[p.Row]]) -> str:
     rows = [(fact.relation, fact.row) for fact in program.facts]
     rows += [(name, row) for name, given in facts.items() for row in given]
     for name, row in rows:
-        lines.append(f"{_atom(name, [_constant(value) for value in row])}.")
+        shown = _candidates(name, program)
+        lines.append(f"{_atom(shown, [_constant(value) for value in row])}.")
     for rule in program.rules:
         variables = _Variables()
-        head = _atom(rule.head.relation, [variables.term(arg) for arg in rule.head.args])
+        name = _candidates(rule.head.relation, program)
+        head = _atom(name, [variables.term(arg) for arg in rule.head.args])
         for body in variables.bodies(rule.body):
             lines.append(f"{head} :- {', '.join(body)}." if body else f"{head}.")
+    for name, kept in program.pruned.items():
+        lines += _pruning(name, kept, program)
     return "\n".join(lines)
 
 
+def _candidates(name: str, program: p.Program) -> str:
+    return f"{name}@" if name in program.pruned else name
+
+
+def _pruning(name: str, kept: p.ChoiceDomain | p.Subsumption, program: p.Program) -> Iterator[str]:
+    """Yield the rules of the rows that are kept; without recursion, and by one key."""
+    columns = [f"A{i}" for i in range(program.relations[name].arity)]
+    others = [f"B{i}" for i in range(len(columns))]
+    mine, other = (f"all_{name}({','.join(row)})" for row in (columns, others))
+    better, worse = f"better_{name}({','.join((*columns, *others))})", f"worse_{name}"
+    back = f"better_{name}({','.join((*others, *columns))})"
+    if isinstance(kept, p.ChoiceDomain):
+        (key,) = kept.keys
+        equal = [f"A{i} = B{i}" for i in key]
+        differ = f"({','.join(columns)},) != ({','.join(others)},)"
+        yield f"{better} :- {', '.join((mine, other, *equal, differ))}."
+    else:
+        for rule in kept.rules:
+            variables = _Variables()
+            rows = [variables.term(arg) for atom in rule.body[:2] for arg in atom.args]
+            for body in variables.bodies(rule.body[2:]):
+                atoms = [
+                    f"all_{name}({','.join(part)})"
+                    for part in (rows[: len(columns)], rows[len(columns) :])
+                ]
+                differ = (
+                    f"({','.join(rows[: len(columns)])},) != ({','.join(rows[len(columns) :])},)"
+                )
+                yield f"better_{name}({','.join(rows)}) :- {', '.join((*atoms, *body, differ))}."
+    shown = ",".join(columns)
+    yield f"{worse}({shown}) :- {better}, not {back}."
+    yield f"{worse}({shown}) :- {better}, ({','.join(others)},) < ({shown},)."
+    yield f"r_{name}({shown}) :- {mine}, not {worse}({shown})."
+
+
 def _atom(relation: str, args: list[str]) -> str:
+    if relation.endswith("@"):
+        return f"all_{relation[:-1]}({','.join(args)})"
     return f"r_{relation}({','.join(args)})" if args else f"r_{relation}"
 
 

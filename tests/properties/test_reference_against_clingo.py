@@ -8,7 +8,7 @@ from tests.generators.programs import RandomCase, Shape, check_cases
 from tests.properties import clingo_peer
 from tests.properties.comparing import difference
 from tests.samples import sample
-from tests.seeds import case_seeds, seed_blocks
+from tests.seeds import case_seeds, seed_blocks, seeded
 from tidelog.logic.program import Program
 from tidelog.reference import evaluate
 
@@ -22,6 +22,45 @@ def disagreement(case: RandomCase) -> str | None:
 @pytest.mark.parametrize("seeds", seed_blocks(sample(200, 400), 20))
 def test_agrees_with_clingo(seeds: range) -> None:
     check_cases(seeds, disagreement)
+
+
+PRUNED = """
+.decl e(x: number, y: number, z: number)
+.decl s(x: number)
+.decl p(x: number, y: number) {choice}
+p(x, y) :- e(x, y, _).
+{subsumption}
+.decl q(x: number, y: number)
+q(x, y) :- p(y, x), !p(x, y).
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "subsumption"),
+    [
+        ("choice-domain x", ""),
+        ("choice-domain y", ""),
+        ("choice-domain (x, y)", ""),
+        ("", "p(x, d) <= p(x, e) :- e < d."),
+        ("", "p(x, d) <= p(x, e) :- e < d. p(x, d) <= p(y, d) :- s(x), y < x."),
+        ("", "p(x, d) <= p(x, e) :- e != d, s(x)."),
+        ("", "p(x, _) <= p(y, _) :- e(x, y, _), !s(y)."),
+        ("", "p(x, d) <= p(y, e) :- n = count : { e(x, _, _) }, n < count : e(y, _, _), d != e."),
+    ],
+)  # fmt: skip
+def test_clingo_keeps_the_same_candidates(choice: str, subsumption: str) -> None:
+    program = Program.parse(PRUNED.format(choice=choice, subsumption=subsumption))
+    random = seeded(f"pruned {choice}{subsumption}")
+    for _ in range(sample(15, 100)):
+        sizes = {"e": 3, "s": 1, "p": 2}
+        facts = {
+            name: {
+                tuple(random.randrange(4) for _ in range(arity)) for _ in range(random.randrange(9))
+            }
+            for name, arity in sizes.items()
+        }
+        found, expected = evaluate(program, facts), clingo_peer.evaluate(program, facts)
+        assert difference(found, expected, "clingo") is None
 
 
 # Dense in one feature each, so that none is only met by chance.

@@ -9,8 +9,10 @@ import pytest
 
 import tidelog
 from tests.generators.inequality_joins import inequality_case
+from tests.generators.multiway_joins import multiway_case
 from tests.generators.programs import RandomCase, check_cases, random_case
 from tests.generators.ranged_aggregates import ranged_case
+from tests.maintain.comparing import leapfrog_forced
 from tests.maintain.shapes import SHAPES
 from tests.samples import sample, until
 from tests.seeds import seed_blocks
@@ -58,6 +60,7 @@ class Comparison:
         engines = InShards(program, sharding, given)
         names = {strategy.name for engine in engines.engines for _, strategy in engine.layers}
         self.seen["theta-tree"] += "theta-tree" in names
+        self.seen["leapfrog"] += "leapfrog" in names
         self.seen["ranged"] += bool(names & {"nearest", "range sums"})
         for epoch, (changes, after_given) in enumerate(zip(case.epochs, states, strict=True)):
             where = f"epoch {epoch} of seed {case.seed} in {sharding.grid}"
@@ -126,5 +129,24 @@ def test_aggregates_over_inequality_joins_in_shards(seeds: range) -> None:
     more = range(seeds.start, seeds.start + 5 * BLOCK)
     for number in until(is_enough, least=len(seeds), most=len(more)):
         check_cases(more[number : number + 1], comparison.check, ranged_case)
+    print(dict(seen))
+    assert is_enough(), seen
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS // 2, BLOCK, offset=77_000))
+def test_traces_in_shards(seeds: range) -> None:
+    comparison = Comparison()
+    seen = comparison.seen
+
+    def is_enough() -> bool:
+        return seen["leapfrog"] >= BLOCK // 2
+
+    more = range(seeds.start, seeds.start + 5 * BLOCK)
+    for number in until(is_enough, least=len(seeds), most=len(more)):
+        check_cases(
+            more[number : number + 1],
+            comparison.check,
+            lambda seed: leapfrog_forced(multiway_case(seed)),
+        )
     print(dict(seen))
     assert is_enough(), seen

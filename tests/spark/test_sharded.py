@@ -56,6 +56,25 @@ class Views:
         return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+def test_a_changed_program_is_migrated(spark: Any, tmp_path: Path) -> None:
+    folder = Sharded(tmp_path)
+    folder.write("edge/a", "1,2\n2,3\n")
+    source = folder.source("edge", "csv")
+    folder.run(spark, source)
+    other = PROGRAM.replace("reach(x, y), edge(y, z)", "reach(x, y), edge(y, z), z > 3")
+    sinks = folder.sinks()
+    keys: dict[str, Any] = {"on_program_change": "migrate", "sources": [source], "sinks": sinks}
+    for text, edges in (("", {(1, 2), (2, 3)}), ("3,4\n", {(1, 2), (2, 3), (3, 4)})):
+        if text:
+            folder.write("edge/b", text)
+        with Pipeline(other, state=tmp_path / "state", **folder.placement, **keys) as pipeline:
+            pipeline.run(spark)
+            views = Views(pipeline)
+            assert set(views.view("reach")) == expected(other, {"edge": edges}, "reach")
+            for sink in sinks:  # those of changes as well: they have the epoch of the migration
+                folder.check_sink(sink, views)  # type: ignore[arg-type]
+
+
 def test_epochs_restarts_and_sinks(spark: Any, tmp_path: Path) -> None:
     folder = Sharded(tmp_path)
     edge = folder.source("edge", "csv", mode="changes", files_per_epoch=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import random
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -34,6 +35,7 @@ from tidelog.spark.shard_epoch import EpochWork, arrived, done_in
 from tidelog.spark.worker_process import GcFreeze
 
 PROGRAMS = sample(12, 200)
+MIGRATIONS = sample(8, 200)
 
 
 @pytest.fixture(autouse=True)
@@ -195,6 +197,150 @@ def test_what_was_not_committed_has_not_happened(
     placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 10)
     assert placement.rows("v") == {(n, 1) for n in (1, 2, 3, 6, 7)}
     placement.close()
+
+
+# --- another program ------------------------------------------------------------------------------
+
+ROADS = """
+    .decl road(x: number, y: number)
+    .decl far(x: number, y: number)
+    far(x, y) :- road(x, y).
+"""
+STEP = "far(x, z) :- far(x, y), road(y, z).\n"
+COUNTED = ".decl ends(x: number, n: number) ends(x, n) :- road(x, _), n = count : { far(x, _) }.\n"
+
+
+def roads(*rows: tuple[int, int]) -> EpochChanges:
+    return EpochChanges({"road": set(rows)})
+
+
+def on_roads(folder: Path, text: str, *, migrates: bool = False) -> ShardedPlacement:
+    program = Program.parse(text)
+    views = list(program.relations)
+    return ShardedPlacement(program, folder, (3,), 10, views, migrates=migrates)
+
+
+def test_a_changed_program_is_applied_as_an_epoch(tmp_path: Path) -> None:
+    rows = {(n, n + 1) for n in range(20)}
+    placement = on_roads(tmp_path, ROADS + STEP)
+    placement.apply(roads(*rows))
+    before = placement.rows("far")
+    placement.close()
+    with pytest.raises(UsageError, match="belongs to another program"):
+        on_roads(tmp_path, ROADS + STEP + COUNTED)
+    text = ROADS + STEP + COUNTED + "far(x, x) :- road(x, _).\n"
+    placement = on_roads(tmp_path, text, migrates=True)
+    assert placement.epoch == 1
+    expected = evaluate(Program.parse(text), {"road": rows})
+    for name, held in expected.items():
+        assert placement.rows(name) == held
+    changes = dict(placement.changes("far", 0))
+    assert set(changes[1].inserted) == expected["far"] - before
+    assert not set(changes[1].deleted)
+    assert set(dict(placement.changes("ends", 0))[1].inserted) == expected["ends"]
+    placement.apply(roads((5, 100)))
+    rows |= {(5, 100)}
+    placement.close()
+    shard_task._kept.clear()
+    placement = on_roads(tmp_path, text, migrates=True)
+    assert placement.epoch == 2
+    assert placement.rows("ends") == evaluate(Program.parse(text), {"road": rows})["ends"]
+    placement.close()
+    placement = on_roads(tmp_path, ROADS + STEP, migrates=True)
+    assert placement.epoch == 3
+    assert placement.rows("far") == evaluate(Program.parse(ROADS + STEP), {"road": rows})["far"]
+    placement.close()
+
+
+def test_a_program_that_needs_other_shards_is_refused(tmp_path: Path) -> None:
+    placement = on_roads(tmp_path, ROADS)
+    placement.apply(roads((1, 2), (2, 3)))
+    placement.close()
+    for more, why in (
+        (STEP, "needs rows of `road` in other shards"),
+        (".view far(virtual=true)", "`far` is virtual"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            on_roads(tmp_path, ROADS + more, migrates=True)
+    placement = on_roads(tmp_path, ROADS)
+    assert (placement.epoch, placement.rows("far")) == (0, {(1, 2), (2, 3)})
+    placement.close()
+
+
+def test_a_migration_that_was_not_committed_has_not_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placement = on_roads(tmp_path, ROADS + STEP)
+    placement.apply(roads((1, 2), (2, 3)))
+    placement.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardedPlacement, "_commit", lambda *args: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            on_roads(tmp_path, ROADS + STEP + COUNTED, migrates=True)
+    placement = on_roads(tmp_path, ROADS + STEP)
+    placement.apply(roads((3, 4)))
+    assert len(placement.rows("far")) == 6
+    placement.close()
+    placement = on_roads(tmp_path, ROADS + STEP + COUNTED, migrates=True)
+    assert placement.rows("ends") == {(1, 3), (2, 2), (3, 1)}
+    placement.close()
+
+
+class Migrations:
+    """Runs cases through placements whose programs change, if rows can stay where they are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.migrated = self.refused = 0
+
+    def check(self, case: RandomCase) -> None:
+        rng = random.Random(f"migrations {case.seed}")
+        declared = [*case.types, *map(str, case.declarations)]
+        rules = list(dict.fromkeys(map(str, case.rules)))
+        folder = self._folder / str(case.seed)
+        given: Mapping[str, Any] = {}
+        placement = None
+        for state in case.states():
+            chosen = [rule for rule in rules if rng.random() < 0.8]
+            program = Program.parse("\n".join([*declared, *chosen]))
+            if isinstance(shard(program, 2), NotSharded):
+                continue
+            try:
+                before = evaluate(program, given)
+                after = evaluate(program, state)
+            except tidelog.DataError:
+                continue
+            try:
+                placement = ShardedPlacement(
+                    program, folder, (2,), 1000, list(program.relations), migrates=True
+                )
+            except UsageError as error:
+                assert "in other shards" in str(error)
+                self.refused += 1
+                continue
+            if placement.epoch >= 0:
+                self.migrated += 1
+                for name, rows in before.items():
+                    assert placement.rows(name) == rows, name
+            none: frozenset[Any] = frozenset()
+            placement.apply(
+                EpochChanges(
+                    {name: set(rows - given.get(name, none)) for name, rows in state.items()},
+                    {name: set(given.get(name, none) - rows) for name, rows in state.items()},
+                )
+            )
+            for name, rows in after.items():
+                assert placement.rows(name) == rows, name
+            given = state
+            placement.close()
+
+
+def test_random_programs_that_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_STATES", 40)
+    migrations = Migrations(tmp_path)
+    check_cases(case_seeds(MIGRATIONS, offset=3_000), migrations.check, random_case)
+    print(migrations.migrated, migrations.refused)
+    assert migrations.migrated > 0
 
 
 def test_an_epoch_is_committed_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tidelog.kernel.marks import ALIVE, DEAD, DEAD_NOW, FLAG, GONE
 from tidelog.store import index as indexes
 from tidelog.store.index import MOST_RUNS, Index
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import sort_words
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 Row = tuple[int, ...]

@@ -5,7 +5,8 @@ import pytest
 
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import Run, sort_words
+from tidelog.store.run import Run
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 SWAPPED = (1, 0)

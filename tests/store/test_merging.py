@@ -9,6 +9,7 @@ from tests.samples import until
 from tests.seeds import seeded, seeded_arrays
 from tests.store.model import Driver
 from tests.store.test_relation_model import SHAPES, relation_of, run_steps
+from tidelog.kernel.descriptors import SIZE
 from tidelog.kernel.marks import DEAD_NOW
 from tidelog.store import index, merging
 from tidelog.store.domain import Domain
@@ -39,6 +40,28 @@ def test_random_epochs_while_runs_are_merged(
         relation = relation_of(values, counted, shared=False)
         run_steps(rng, Driver(rng, relation, values), 500)
     assert any(under_way), "no row changed while it was merged"
+
+
+def test_small_runs_are_merged_after_a_merge_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel then read runs that were not there any more, and wrote beyond its arrays."""
+    monkeypatch.setattr(index, "SMALL", 2)
+    monkeypatch.setattr(index, "STEP", 1)
+    monkeypatch.setattr(index, "_STEPS_PER_ROW", 0)
+    seen = []
+    merge_few = index.Index._merge_few
+
+    def noted(self: index.Index) -> None:
+        found = [run.size for run in self.all_runs()]
+        seen.append(self.descriptors()[:, SIZE].tolist() == found)
+        merge_few(self)
+
+    monkeypatch.setattr(index.Index, "_merge_few", noted)
+    values = [list(column) for column in SHAPES["two words"]]
+    for number in range(6):
+        rng = seeded(f"merge few {number}")
+        run_steps(rng, Driver(rng, relation_of(values, True, shared=False), values), 500)
+    assert seen
+    assert all(seen)
 
 
 def test_a_commit_copies_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:

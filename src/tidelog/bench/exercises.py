@@ -100,13 +100,15 @@ EXERCISES = (
         ),
         lookups={"sides": (2**63 + 1,)},
     ),
-    # So many small epochs that their runs are merged.
+    # So many small epochs that their runs are merged. With a maximum none is run in one call.
     Exercise(
         "small epochs",
         """
         .decl left(x: number, y: number)
         .decl right(y: number, x: number)
         right(y, x) :- left(x, y).
+        .decl most(x: number)
+        most(x) :- x = max y : { left(y, _) }.
         """,
         {"left": [(1, 1)]},
         tuple(({"left": [(i, 2 * i)]}, {}) for i in range(2, 14)),
@@ -166,6 +168,19 @@ EXERCISES = (
             ({"asked": [(3,)]}, {"r": [(1, "a", 1e300, 1)]}),
         ),
         ({"asked": [(2,)]}, {}),
+    ),
+    # An inequality join whose rows are not stored.
+    Exercise(
+        "inequality",
+        """
+        .decl before(x: number)
+        .decl after(y: number)
+        .decl v(x: number, y: number)
+        v(x, y) :- before(x), after(y), x < y.
+        """,
+        {"before": [(i,) for i in range(9)], "after": [(i,) for i in range(9)]},
+        (({"before": [(11,)]}, {"after": [(3,)]}),),
+        lookups={"v": (2,)},
     ),
     # Aggregates over the pairs of inequality joins.
     Exercise(
@@ -245,6 +260,7 @@ def exercise_kernels() -> Iterator[str]:
         yield exercise.name
     _open_again()
     yield "files"
+    _load_columns()
     _route()
     yield "shards"
 
@@ -274,6 +290,7 @@ def _run(exercise: Exercise, budget: float | None) -> None:
         view.prefix(*values)
         view.range(values, values)
         list(view)
+        view.to_arrow()
 
 
 def _open_again() -> None:
@@ -284,6 +301,13 @@ def _open_again() -> None:
         Database(program, facts={"p": [(f"{i}", i) for i in range(20)]}, path=folder).close()
         with Database(program, path=folder) as database:
             _apply(database, {"p": facts}, {})
+            _apply(database, {"p": [("b", 2)]}, {})  # a short epoch that is observed
+
+
+def _load_columns() -> None:
+    """Load symbols by columns: more than a new hash table has room for."""
+    texts = pa.array([f"symbol {i}" for i in range(2000)])
+    Database(".decl p(s: symbol)", facts={"p": pa.table({"s": texts})})
 
 
 def _route() -> None:

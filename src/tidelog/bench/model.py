@@ -52,6 +52,8 @@ class Figure:
     note: str = ""
     against: str = ""
     """The figure of Tidelog to compare with, if it has another name."""
+    point: tuple[float, float] | None = None
+    """Where it is in the plot of its suite."""
     peak_bytes: int = 0
     """The peak memory of the process so far, set by the worker."""
 
@@ -149,6 +151,17 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Plot:
+    """What the points of a suite's figures are; each data set is a line."""
+
+    title: str
+    x: str
+    y: str
+    limit: float
+    """A value of y that no point should be above."""
+
+
+@dataclass(frozen=True)
 class Suite:
     """Cases about one topic."""
 
@@ -156,6 +169,7 @@ class Suite:
     about: str
     cases: tuple[BenchCase, ...]
     targets: tuple[Target, ...] = field(default=())
+    plot: Plot | None = None
 
     def case(self, name: str) -> BenchCase:
         """Return the case with this name."""

@@ -102,7 +102,7 @@ class Changes:
         told = quietest(rounds)
         for share in shares:
             seconds = percentile(told, share)
-            name = "median" if share == 50 else f"p{share}"
+            name = {50: "median", 100: "worst"}.get(share, f"p{share}")
             notes = (
                 []
                 if whole is None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tidelog.bench.chart import chart
 from tidelog.bench.machine import describe, machine
 from tidelog.bench.model import BenchCase, Request, Scale, Suite
 from tidelog.bench.report import SuiteResult, placed, sections, tables
@@ -32,6 +33,7 @@ def run_bench(
     peers: bool,
     json_file: Path | None,
     markdown_file: Path | None,
+    plot_file: Path | None,
 ) -> None:
     """Run suites; after each, print its tables and rewrite the files."""
     from rich.console import Console
@@ -39,6 +41,11 @@ def run_bench(
     suites = _suites(names)
     if data is not None and not data.is_dir():
         raise UsageError(f"--data: {data} is not a folder")
+    if plot_file is not None and sum(suite.plot is not None for suite in suites) != 1:
+        with_plot = [suite.name for suite in SUITES.values() if suite.plot is not None]
+        raise UsageError(
+            f"--plot draws one suite\n  help: name one that has a plot: {', '.join(with_plot)}"
+        )
     page = _page(markdown_file)
     request = Request(Scale(scale), None if data is None else data.absolute())
     about = machine()
@@ -57,6 +64,8 @@ def run_bench(
         if markdown_file is not None:
             measured = sections(about, request.scale, results)
             _write(markdown_file, placed(measured, page, list(SUITES)))
+        if plot_file is not None and suite.plot is not None:
+            _write(plot_file, chart(suite.plot, outcomes))
 
 
 def _suites(names: list[str]) -> list[Suite]:

@@ -96,6 +96,14 @@ def run(
             "--stats", help="Print sizes, times and what each epoch did to standard error."
         ),
     ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            help="How many threads join large relations; 0 for all cores, as without the option"
+            " and TIDELOG_THREADS.",
+        ),
+    ] = None,
 ) -> None:
     r"""Evaluate a program on facts, then apply epochs of changes.
 
@@ -110,7 +118,7 @@ def run(
     from tidelog.cli.run import run_program
 
     try:
-        run_program(program, facts, output, epochs, stats, engine.value)
+        run_program(program, facts, output, epochs, stats, engine.value, threads)
     except KeyboardInterrupt:
         # Caught here, because typer would end the process without a message.
         print("interrupted: nothing was written", file=sys.stderr)
@@ -296,6 +304,10 @@ def bench(
             " has any.",
         ),
     ] = None,
+    plot_file: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Also draw the points of the suite to this file, as SVG."),
+    ] = None,
     list_suites: Annotated[
         bool, typer.Option("--list", help="List the suites without running them.")
     ] = False,
@@ -315,7 +327,7 @@ def bench(
         list_them()
         return
     try:
-        run_bench(suites or [], data, scale.value, peers, json_file, markdown_file)
+        run_bench(suites or [], data, scale.value, peers, json_file, markdown_file, plot_file)
     except KeyboardInterrupt:
         print("interrupted: the results of earlier suites are complete", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -21,12 +21,14 @@ from tidelog.io.changes import (
     read_changes,
     read_rule_changes,
 )
+from tidelog.io.columns import CheckedTable
 from tidelog.io.facts import facts_path, read_facts
 from tidelog.io.parameters import check_parameters
 from tidelog.io.results import OutputPlan
 from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Directive, DirectiveKind, Program
 from tidelog.plan.demand_choice import pays_on_demand
+from tidelog.runtime.workers import threads_wanted
 
 
 def run_program(
@@ -36,6 +38,7 @@ def run_program(
     epochs: Path | None,
     stats: bool,
     engine: str = "kernel",
+    threads: int | None = None,
 ) -> None:
     """Evaluate, apply the epochs, and write everything at the end."""
     clock = StepClock()
@@ -55,6 +58,7 @@ def run_program(
             progress=progress,
             expects_updates=bool(epoch_folders),
             on_demand=once and pays_on_demand(program),
+            threads=None if threads is None else threads_wanted(threads),
         )
         database = open_database(program, options, given)
         clock.lap("evaluate")
@@ -86,14 +90,17 @@ def run_program(
         print_stats(database, reports, clock)
 
 
-def read_given(program: Program, facts: Path) -> dict[str, CheckedRows]:
+def read_given(program: Program, facts: Path) -> dict[str, CheckedRows | CheckedTable]:
     """Return the rows of the files that `.input` directives name."""
-    given: dict[str, CheckedRows] = {}
+    given: dict[str, CheckedRows | CheckedTable] = {}
     for directive in program.directives_of(DirectiveKind.INPUT):
         relation = program.relations[directive.relation]
         file = facts_path(directive, facts)
         rows = read_facts(file, relation, program.records, directive.parameters)
-        given.setdefault(directive.relation, CheckedRows()).extend(rows)
+        held = given.get(directive.relation)
+        if held is not None:  # a relation with several files
+            rows = CheckedRows([*held, *rows])
+        given[directive.relation] = rows if isinstance(rows, CheckedTable) else CheckedRows(rows)
     return given
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidelog.proof.proofs import Proofs
     from tidelog.proof.tree import Proof
     from tidelog.runtime.progress import Progress
+from tidelog.runtime.workers import threads_wanted
 
 T = TypeVar("T")
 
@@ -51,6 +52,8 @@ class Options:
     """Strategies that are forced, by relation."""
     on_demand: bool = False
     """Whether the first evaluation is left out: what is read is computed then. For one reading."""
+    threads: int | None = None
+    """How many run large joins; None: what the environment says, or all cores."""
     first_epoch: int = 0
     """The epoch at which a new durable database starts."""
 
@@ -61,7 +64,7 @@ class DatabaseCore:
     def __init__(self, program: Program, facts: Mapping[str, Any], options: Options) -> None:
         self.program = program
         self._row_readers: dict[str, RowReader] = {}
-        given = {name: self.row_reader(name).rows(rows) for name, rows in facts.items()}
+        given = {name: self.row_reader(name).loaded(rows) for name, rows in facts.items()}
         self.engine: Engine
         self.state_writer: StateWriter | None = None
         if options.files is not None:
@@ -238,4 +241,5 @@ def _empty_kernel(program: Program, options: Options) -> KernelEngine:
         expects_updates=options.expects_updates,
         limits=options.limits or None,
         strategies=options.strategies,
+        threads=threads_wanted(options.threads),
     )

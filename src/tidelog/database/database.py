@@ -23,6 +23,7 @@ from tidelog.logic.program import Program, Relation
 from tidelog.persist.settings import Settings
 from tidelog.runtime.limits import Limits, size_in_bytes
 from tidelog.runtime.retry import Retry
+from tidelog.runtime.workers import threads_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +60,8 @@ class Database:
     "migrate" or "rebuild". `strategy` forces strategies, by relation, as `.view` directives do; one
     that cannot maintain its relation is a UsageError. `memory_limit` (such as "2GB", of the whole
     process), `time_limit` (seconds) and `level_limit` (of a recursion) end an epoch with a
-    LimitError.
+    LimitError. Large joins run on `threads`; by default on as many as the environment variable
+    TIDELOG_THREADS says, or on all cores.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Database:
         memory_limit: int | str | None = None,
         time_limit: float | None = None,
         level_limit: int | None = None,
+        threads: int | None = None,
         strategy: Mapping[str, str] | None = None,
     ) -> None:
         files = None
@@ -95,6 +98,7 @@ class Database:
                 durability, sync_seconds, retain_epochs, retain_seconds, on_program_change, verify
             ),
             strategies=dict(strategy or {}),
+            threads=None if threads is None else threads_wanted(threads),
         )
         self._core = DatabaseCore(Program.of(program), facts or {}, options)
 

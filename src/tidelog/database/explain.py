@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tidelog.logic.graph import reachable
-from tidelog.logic.program import Program, Rule, Stratum, ViewOptions
+from tidelog.logic.program import ChoiceDomain, Program, Rule, Stratum, Subsumption, ViewOptions
 from tidelog.logic.signs import Signs, signs_of_insertions
 from tidelog.logic.stratify import dependencies
 
@@ -54,18 +54,24 @@ def explain(
     wanted = set(program.relations)
     if view is not None:
         needs: dict[str, set[str]] = {name: set() for name in program.relations}
-        for rule in program.rules:
+        pruned = (kept for kept in program.pruned.values() if isinstance(kept, Subsumption))
+        for rule in (*program.rules, *(rule for kept in pruned for rule in kept.rules)):
             needs[rule.head.relation] |= {need.relation for need in dependencies(rule.body)}
         wanted = reachable(needs, view)
     lines = [f"engine: {engine} ({_ENGINES[engine]})"]
     strata = [s for s in program.strata if wanted.issuperset(s.relations)]
-    given = [name for stratum in strata if not stratum.rules for name in stratum.relations]
+    given = [
+        name
+        for stratum in strata
+        for name in stratum.relations
+        if not (stratum.rules or name in program.pruned)
+    ]
     if given:
         lines.append("given:")
         lines += [f"  {_declared(program, name, details)}" for name in given]
     signs = signs_of_insertions(program)
     for stratum in strata:
-        if stratum.rules:
+        if not set(given).issuperset(stratum.relations):
             lines += _stratum(program, stratum, details, signs, plans=plans)
     if details is not None:
         names = [name for stratum in strata for name in stratum.relations]
@@ -112,6 +118,7 @@ def _stratum(
         lines.append(f"  {_declared(program, name, details)}{loses}")
         # A rule with a disjunction or several heads has become several: show its text once.
         lines += [f"    {text}" for text in dict.fromkeys(_texts(stratum.rules, name))]
+        lines += [f"    {text}" for text in _pruning(program, name)]
     if details is not None and plans:
         lines += [f"  {line}" for line in details.plans(stratum.relations[0])]
     return lines
@@ -119,6 +126,19 @@ def _stratum(
 
 def _texts(rules: tuple[Rule, ...], name: str) -> list[str]:
     return [rule.text for rule in rules if rule.head.relation == name]
+
+
+def _pruning(program: Program, name: str) -> list[str]:
+    """Return which candidates of a relation are kept."""
+    columns = program.relations[name].columns
+    match program.pruned.get(name):
+        case Subsumption(rules):
+            return list(dict.fromkeys(rule.text for rule in rules))
+        case ChoiceDomain(keys):
+            shown = ("(" + ", ".join(columns[i].name for i in key) + ")" for key in keys)
+            return [f"choice-domain {', '.join(shown)}"]
+        case None:
+            return []
 
 
 def _view_notes(options: ViewOptions, engine: str) -> list[str]:

@@ -22,7 +22,7 @@ from tidelog.plan.body import LoweredRule
 from tidelog.plan.lowered import Aggregation, Layer
 from tidelog.plan.order import Stats
 from tidelog.plan.planned import planned
-from tidelog.plan.theta.choice import Refused, tree_shape
+from tidelog.plan.theta.choice import Refused, tree_shapes
 from tidelog.plan.theta.drawing import drawn
 from tidelog.plan.theta.join_tree import analyse_joins
 from tidelog.plan.theta.picture import TreePicture, tree_picture
@@ -90,20 +90,26 @@ class KernelDetails:
         if layer.virtual is not None:
             is_stored = relation not in layer.virtual
             return "virtual", _WHY_STORED if is_stored else _WHY_VIRTUAL
+        if layer.recompute is not None and layer.recompute.candidates:
+            return "recompute", "its candidates are found in rounds, and only some are kept"
         if layer.recompute is not None and layer.recompute.groups:
             return "recompute", "an aggregate in it is grouped by what only its recursion binds"
+        if layer.pruned:
+            return "counting", "its candidates are stored, and those that it keeps"
         if stratum.recursive:
             return "elastic", _WHY_ELASTIC[len(stratum.relations) > 1]
-        if layer.tree is not None and (layer.strategy is None or _has_inequality(layer.tree.whole)):
+        if layer.tree is not None and (
+            layer.strategy is None or any(map(_has_inequality, layer.tree.wholes))
+        ):
             return "theta-tree", _WHY_TREE
         # A rule that was unfolded has others beside it, which read given rows.
         rules = tuple(r for r in _rules(layer) if not any("@given" in a.relation for a in r.atoms))
         if layer.tree is not None or not any(map(_has_inequality, rules)):
             return "counting", "it does not depend on itself"
         plain = Layer(layer.relations, rules, False, judges=layer.judges, errors_of=layer.errors_of)
-        shape = tree_shape(self._catalog.lowered, plain)
-        if isinstance(shape, Refused):
-            return "counting", f"it does not depend on itself; it is stored, because {shape.why}"
+        shapes = tree_shapes(self._catalog.lowered, plain)
+        if isinstance(shapes, Refused):
+            return "counting", f"it does not depend on itself; it is stored, because {shapes.why}"
         return "theta-tree", _WHY_TREE
 
     def aggregates(self, relation: str) -> list[str]:
@@ -186,7 +192,7 @@ class KernelDetails:
         """Return pictures of the joins of positive atoms by which a relation is derived."""
         found = []
         layer = self._layer_of[relation]
-        rules = _rules(layer) if layer.tree is None else iter([layer.tree.whole])
+        rules = _rules(layer) if layer.tree is None else iter(layer.tree.wholes)
         for rule in rules:
             words = self._words(rule)
             query = _query(words, rule) if rule.head.relation == relation else None
@@ -287,7 +293,9 @@ class KernelDetails:
         for follower in stored.followers.values():
             if isinstance(follower, RuleTraces):
                 size = _bytes(follower.nbytes)
-                shown.append(f"{follower.intervals:,} intervals of traces {size}")
+                read = sum(self._catalog.relations[name].nbytes for name in follower.reads)
+                times = f" ({follower.nbytes / read:,.1f} times what is read)" if read else ""
+                shown.append(f"{follower.intervals:,} intervals of traces {size}{times}")
         if given is not stored and given.nbytes:
             shown.append(f"given rows apart {_bytes(given.nbytes)}")
         return shown
@@ -342,7 +350,7 @@ def _query(words: RuleWords, rule: LoweredRule) -> ThetaQuery | None:
 def _rules(layer: Layer) -> Iterator[LoweredRule]:
     """Yield the rules of a layer, also if it is re-evaluated because that is forced."""
     yield from layer.rules
-    if layer.recompute is not None and not layer.recompute.groups:
+    if layer.recompute is not None and not layer.recompute.inserted:
         for inner in layer.recompute.program.layers:
             yield from inner.rules
 

@@ -18,7 +18,8 @@ from tidelog.persist.history import past_relation, view_parts, while_declared
 from tidelog.store.catalog import Catalog
 from tidelog.store.codec import Codec
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import Words, sort_words
+from tidelog.store.run import Words
+from tidelog.store.sorting import sort_words
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -65,6 +65,17 @@ class Rows:
         """Return the rows as an Arrow table."""
         return self._ask(lambda reader: reader.to_arrow())
 
+    def to_sorted_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table, sorted: for columns of numbers and symbols."""
+
+        def read(reader: Reader) -> pa.Table:
+            table = reader.to_arrow()
+            if reader.gives_sorted_tables:
+                return table
+            return table.sort_by([(name, "ascending") for name in self.columns])
+
+        return self._ask(read)
+
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a pandas DataFrame."""
         return self.to_arrow().to_pandas()

@@ -27,7 +27,7 @@ from tidelog.durable.saved import (
     as_json,
 )
 from tidelog.store.capture import Capture, SumsCapture
-from tidelog.store.codec import Dictionary
+from tidelog.store.dictionary import Dictionary
 from tidelog.store.sets import SetDictionary
 from tidelog.values.types import Type
 

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from tidelog.io.columns import CheckedTable
 from tidelog.io.tabular import arrow_array, arrow_type
+from tidelog.logic.program import Relation
 from tidelog.plan.externals import UNORDERED
 from tidelog.store.codec import Codec, float_ordinals, float_values
+from tidelog.store.symbols import Symbols
 from tidelog.values.types import Kind, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TABLE = 4  # a table may have so many entries for each number that is looked up
 _SIGN = np.uint64(1 << 63)
 
 
@@ -53,10 +56,40 @@ def arrow_column(ordinals: NDArray[np.int64], type_: Type, codec: Codec) -> pa.A
             starts = np.concatenate([[0], np.cumsum(table.sizes(ordinals))]).astype(np.int32)
             elements = arrow_column(table.elements(ordinals), type_.element, codec)
             return pa.ListArray.from_arrays(pa.array(starts), elements).cast(wanted)
-        case Kind.SYMBOL | Kind.RECORD | Kind.SET:
-            used, place = np.unique(ordinals, return_inverse=True)
+        case Kind.SYMBOL:
+            return _symbol_array(ordinals, codec.symbols)
+        case Kind.RECORD | Kind.SET:
+            used, place = _distinct(ordinals)
             values = map(codec.decoder(type_), used.tolist())
             return arrow_array(values, type_, codec.records).take(pa.array(place))
+
+
+def arrow_batch(ordinals: NDArray[np.int64], relation: Relation, codec: Codec) -> pa.RecordBatch:
+    """Return rows of a relation, as columns of ordinals, as a batch."""
+    import pyarrow as pa
+
+    columns = [
+        arrow_column(own, column.type, codec)
+        for own, column in zip(ordinals, relation.columns, strict=True)
+    ]
+    return pa.record_batch(columns, names=[column.name for column in relation.columns])
+
+
+def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct numbers, and for each number its place among them.
+
+    Dictionary ids are small, so mostly a table of all ids replaces sorting.
+    """
+    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if high - low > _TABLE * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    numbers = numbers - low
+    is_used = np.zeros(high - low + 1, np.bool_)
+    is_used[numbers] = True
+    used = np.flatnonzero(is_used)
+    places = np.empty(len(is_used), np.int64)
+    places[used] = np.arange(len(used))
+    return used + low, places[numbers]
 
 
 def ordinals_of(rows: CheckedTable, types: Sequence[Type], codec: Codec) -> NDArray[np.int64]:
@@ -68,6 +101,57 @@ def ordinals_of(rows: CheckedTable, types: Sequence[Type], codec: Codec) -> NDAr
             out[i, at : at + len(chunk)] = _ordinals(chunk, type_, codec)
             at += len(chunk)
     return out
+
+
+def symbol_ids(column: pa.Array, symbols: Symbols) -> NDArray[np.int64]:
+    """Return the ids of a column of symbols. New symbols get new ids."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        return np.take(symbol_ids(column.dictionary, symbols), np.asarray(column.indices))
+    found = symbols.numbers(*_texts(column))
+    unknown = np.flatnonzero(found < 0)
+    if len(unknown):
+        new = column.take(pa.array(unknown)).dictionary_encode()
+        numbers = map(symbols.number, new.dictionary.to_pylist())
+        known = np.fromiter(numbers, np.int64, len(new.dictionary))
+        found[unknown] = np.take(known, np.asarray(new.indices))
+    return found
+
+
+def _texts(column: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the bytes of a column of texts, and where each text starts."""
+    import pyarrow as pa
+
+    width = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    _, starts, content = column.buffers()
+    empty = content is None or not content.size
+    texts = np.empty(0, np.uint8) if empty else np.frombuffer(content, np.uint8)
+    texts.setflags(write=False)  # as those of other columns: it is part of a kernel's signature
+    if starts is None or not len(column):
+        return texts, np.zeros(len(column) + 1, np.int64)
+    bounds = np.frombuffer(starts, width)[column.offset : column.offset + len(column) + 1]
+    return texts, bounds.astype(np.int64)
+
+
+def _symbol_array(ids: NDArray[np.int64], symbols: Symbols) -> pa.Array:
+    """Return the symbols with these ids; those that are in columns, without Python objects."""
+    import pyarrow as pa
+
+    table = symbols.table
+    size = 0 if table is None else table.size
+    parts: list[pa.Array] = []
+    if table is not None and size:
+        buffers = [None, pa.py_buffer(table.starts), pa.py_buffer(table.content)]
+        every = pa.LargeStringArray.from_buffers(size, buffers[1], buffers[2])
+        if not len(ids) or ids.max() < size:
+            return every.take(pa.array(ids)).cast(pa.string())
+        parts.append(every)
+    used, place = _distinct(ids)
+    split = int(np.searchsorted(used, size))
+    new = pa.array(map(symbols.items.__getitem__, used[split:].tolist()), pa.large_string())
+    known = [part.take(pa.array(used[:split])) for part in parts]
+    return pa.concat_arrays([*known, new]).take(pa.array(place)).cast(pa.string())
 
 
 def _ordinals(column: pa.Array, type_: Type, codec: Codec) -> NDArray[np.int64]:
@@ -93,8 +177,5 @@ def _ordinals(column: pa.Array, type_: Type, codec: Codec) -> NDArray[np.int64]:
             low: NDArray[np.int64] = words[column.offset : column.offset + len(column), 0]
             return low
         case Kind.SYMBOL:
-            encoded = column.dictionary_encode()
-            numbers = map(codec.symbols.number, encoded.dictionary.to_pylist())
-            known = np.fromiter(numbers, np.int64, len(encoded.dictionary))
-            return np.take(known, np.asarray(encoded.indices))
+            return symbol_ids(column, codec.symbols)
     raise AssertionError(f"a column of {type_} has no ordinals without its values")

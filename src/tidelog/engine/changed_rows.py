@@ -14,6 +14,7 @@ from tidelog.store.codec import Codec
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
+from tidelog.store.versions import Delta
 from tidelog.values.types import Row
 
 
@@ -22,8 +23,10 @@ class ChangedRows(NetChange):
 
     __slots__ = ("_codec", "_codes", "_delta", "_relation")
 
-    def __init__(self, codec: Codec, relation: Relation, stored: StoredRelation) -> None:
-        self._codec, self._relation, self._delta = codec, relation, stored.delta
+    def __init__(
+        self, codec: Codec, relation: Relation, stored: StoredRelation, delta: Delta
+    ) -> None:
+        self._codec, self._relation, self._delta = codec, relation, delta
         self._codes = stored.codes  # the relation's layout may change, that of these rows does not
 
     @property

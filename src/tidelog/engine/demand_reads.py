@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidelog.engine.queries import Queries
 from tidelog.engine.questions import Question, from_rows
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 class DemandReader:
     """The committed rows of a relation that is not stored."""
+
+    gives_sorted_tables: ClassVar[bool] = True
 
     def __init__(self, queries: Queries, relation: Relation, records: Records) -> None:
         self._queries, self._relation, self._records = queries, relation, records

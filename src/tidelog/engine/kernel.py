@@ -20,27 +20,28 @@ from tidelog.engine.given import Encoded, Given, change_given, find_given, fit_g
 from tidelog.engine.probe import Probe, ProbedError
 from tidelog.engine.program_change import (
     ProgramChange,
-    check_change,
     functional_relations,
     recomputed,
-    refuse_virtual,
 )
 from tidelog.engine.protocol import Answer, Effects, EpochObserver, NetChange, NoObserver, Requested
 from tidelog.engine.queries import Queries
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.engine.retention import RetainedRelations
+from tidelog.engine.short_epochs import ShortEpoch, ShortEpochs
 from tidelog.engine.state import EngineState
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.engine.strategy_choice import strategy_of
 from tidelog.engine.tree_reads import TreeReader, relation_reader
 from tidelog.errors import EvaluationError
 from tidelog.io.columns import CheckedTable
+from tidelog.join.joins import LARGE_CHANGE
 from tidelog.kernel.compile_all import ensure_compiled
 from tidelog.logic.program import Program
+from tidelog.logic.rule_changes import check_change
 from tidelog.maintain.changed_layers import NewLayer
 from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.strategy import Strategy
-from tidelog.maintain.virtual import VirtualLayers
+from tidelog.maintain.virtual_layers import VirtualLayers
 from tidelog.plan.demand import bound_by_recursion
 from tidelog.plan.forced import NOTHING_FORCED
 from tidelog.plan.lowered import Layer
@@ -48,6 +49,7 @@ from tidelog.plan.planned import planned
 from tidelog.runtime.interrupts import Interrupts
 from tidelog.runtime.limits import Limits
 from tidelog.runtime.progress import Meter, Progress
+from tidelog.runtime.workers import Workers
 from tidelog.store.catalog import Catalog
 from tidelog.store.codec import Codec
 from tidelog.store.domain import DomainOverflow
@@ -56,6 +58,11 @@ from tidelog.values.types import Row
 
 Array = NDArray[np.int64]
 _NO_ROWS: set[Row] = set()
+
+
+def _is_load(found: Given, layers: Sequence[LayerReport]) -> bool:
+    """Return whether relations may be so much larger now that updates need other orders."""
+    return found.inserted >= LARGE_CHANGE or any(layer.choice == "bootstrap" for layer in layers)
 
 
 class KernelEngine:
@@ -73,16 +80,18 @@ class KernelEngine:
         limits: Limits | None = None,
         strategies: Mapping[str, str] = NOTHING_FORCED,
         codec: Codec | None = None,
+        threads: int = 1,
     ) -> None:
         """Evaluate the program on given rows; None leaves the engine `empty`.
 
-        `strategies` has strategies that are forced, by relation.
+        `strategies` has strategies that are forced, by relation. Large joins run on `threads`.
         """
         ensure_compiled()
         self._expects_updates = expects_updates
         self._change: ProgramChange | None = None
         self.observer: EpochObserver = NoObserver()
         """It is called at the steps of each epoch."""
+        self._workers = Workers(threads)
         self._plan(program, strategies, codec, Meter(progress, limits))
         if given is not None:
             self.load(given)
@@ -94,8 +103,8 @@ class KernelEngine:
         self._program, self.forced = program, strategies
         codec = Codec(program.records) if codec is None else codec
         self._catalog = Catalog(planned(program, strategies), codec, functional_relations(program))
-        self._catalog.meter = meter
-        virtual = VirtualLayers(self._catalog)
+        self._catalog.meter, self._catalog.workers = meter, self._workers
+        virtual = self._virtual = VirtualLayers(self._catalog, self._catalog.lowered)
         self._strategies = [
             (layer, strategy)
             for layer in self._catalog.lowered.layers
@@ -106,13 +115,14 @@ class KernelEngine:
             )
             is not None
         ]
-        self._provers = virtual.provers
         self._retained = RetainedRelations(program, self._catalog)
         self._functional = FunctionalCheck(program, self._catalog, self._recomputed)
         self.state = EngineState(program, self._catalog, self._strategies)
         """Captures and restores what is stored."""
         self._names: Mapping[str, str] = {}
         self.last_epoch = EpochReport(0, 0.0, 0, 0, ())
+        self.short_epochs = ShortEpochs(self._catalog, self._strategies)
+        """Runs the epochs of few rows, where it can."""
         self._queries: Queries | None = None
         self._on_demand: Collection[str] = virtual.names
         """The relations that are computed when they are read."""
@@ -131,6 +141,7 @@ class KernelEngine:
         limits: Limits | None = None,
         strategies: Mapping[str, str] = NOTHING_FORCED,
         codec: Codec | None = None,
+        threads: int = 1,
     ) -> KernelEngine:
         """Return an engine that has evaluated nothing: `load` or `restore` has to follow.
 
@@ -144,6 +155,7 @@ class KernelEngine:
             limits=limits,
             strategies=strategies,
             codec=codec,
+            threads=threads,
         )
 
     @property
@@ -175,6 +187,20 @@ class KernelEngine:
         """The strategies that maintain derived relations, from the lowest layer up."""
         return [strategy for _, strategy in self._strategies]
 
+    @property
+    def last_epoch(self) -> EpochReport:
+        """What the last committed epoch did."""
+        short = self._last_short
+        if short is not None:  # nobody has looked at it yet
+            epoch, layers = short
+            self.last_epoch = self._last_epoch._replace(layers=epoch.layers(layers))
+        return self._last_epoch
+
+    @last_epoch.setter
+    def last_epoch(self, report: EpochReport) -> None:
+        self._last_epoch = report
+        self._last_short: tuple[ShortEpoch, Sequence[tuple[Layer, Strategy]]] | None = None
+
     # --- the first evaluation ---
 
     def load(self, given: Mapping[str, Iterable[Row]]) -> None:
@@ -204,6 +230,10 @@ class KernelEngine:
 
     def load_ordinals(self, given: Mapping[str, Array]) -> None:
         """Evaluate the program on given rows, as columns of ordinals."""
+        with self._workers.active():
+            self._load_ordinals(given)
+
+    def _load_ordinals(self, given: Mapping[str, Array]) -> None:
         start = time.perf_counter()
         catalog = self._catalog
         self._store_given(given)
@@ -335,9 +365,15 @@ class KernelEngine:
         late: Mapping[str, int] = {}
         if self._retained:
             changes, late = self._retained.epoch(encoded)
+        short = self._run_short(changes, tables)
+        if short is not None:
+            epoch, seconds = self._last_epoch.epoch + 1, time.perf_counter() - start
+            self.last_epoch = EpochReport(epoch, seconds, *short.given, (), late)
+            self._last_short = short, self._strategies
+            return Effects(self._short_effects(short), short.ignored, late)
         found, layers, effects = self._run_epoch(changes, tables)
         self.last_epoch = EpochReport(
-            self.last_epoch.epoch + 1,
+            self._last_epoch.epoch + 1,
             time.perf_counter() - start,
             found.inserted,
             found.deleted,
@@ -345,6 +381,26 @@ class KernelEngine:
             late,
         )
         return Effects(effects, found.ignored, late)
+
+    def _run_short(
+        self, encoded: Encoded, tables: Collection[str], *, report_ignored: bool = True
+    ) -> ShortEpoch | None:
+        """Run an epoch of few rows in one call, and commit it; None if that is impossible."""
+        if tables or self._virtual.names or self._retained or self._change is not None:
+            return None
+        try:
+            return self.short_epochs.run(encoded, self.observer, report_ignored=report_ignored)
+        except BaseException:
+            self.observer.undone()
+            raise
+
+    def _short_effects(self, short: ShortEpoch) -> dict[str, NetChange]:
+        codec, declared = self._catalog.codec, self._program.relations
+        return {
+            name: ChangedRows(codec, declared[name], *change)
+            for name, change in short.changed.items()
+            if name in declared
+        }
 
     @contextmanager
     def _changing(
@@ -359,14 +415,14 @@ class KernelEngine:
         if strategies is None:
             strategies = {n: s for n, s in self.forced.items() if n in program.relations}
         lowered = planned(program, strategies)
-        refuse_virtual(catalog.lowered, lowered)
         catalog.codec.add_records(program.records)
-        before = (old, self._strategies, self._retained, self._functional)
-        checked = functional_relations(program)
-        change = ProgramChange(catalog, self._strategies, lowered, checked, strategy_of)
+        before = (old, self._strategies, self._retained, self._functional, self._virtual)
+        change = ProgramChange(
+            catalog, self._strategies, lowered, program, strategy_of, self._virtual
+        )
         try:
             self._change = change
-            self._program, self._strategies = program, change.layers
+            self._program, self._strategies, self._virtual = program, change.layers, change.virtual
             self._retained = RetainedRelations(program, catalog)
             self._functional = FunctionalCheck(program, catalog, self._recomputed)
             self.state.now_of(program, change.layers, {})
@@ -377,13 +433,18 @@ class KernelEngine:
         except BaseException:
             self._abort()
             change.undo()
-            self._program, self._strategies, self._retained, self._functional = before
+            (
+                self._program, self._strategies, self._retained, self._functional, self._virtual,
+            ) = before  # fmt: skip
             self.state.now_of(old, self._strategies, self._names)
             raise
         finally:
             self._change, self._queries = None, None
         change.finish()
         self._strategies, self._names = change.final, change.names
+        self._virtual = change.final_virtual
+        self._on_demand = self._virtual.names
+        self.short_epochs = ShortEpochs(catalog, self._strategies)
         self.state.now_of(program, self._strategies, self._names)
 
     def apply_ordinals(self, encoded: Encoded) -> tuple[LayerReport, ...]:
@@ -435,7 +496,8 @@ class KernelEngine:
         with Interrupts() as interrupts, meter.unlimited():
             meter.interrupts = interrupts
             with changing:
-                self._run_epoch(encoded, report_ignored=False)
+                if self._run_short(encoded, (), report_ignored=False) is None:
+                    self._run_epoch(encoded, report_ignored=False)
         self.last_epoch = self.last_epoch._replace(epoch=epoch)
 
     def _run_epoch(
@@ -455,6 +517,7 @@ class KernelEngine:
         self, encoded: Encoded, tables: Collection[str], report_ignored: bool
     ) -> tuple[Given, tuple[LayerReport, ...], dict[str, NetChange]]:
         catalog = self._catalog
+        catalog.watch.changed()
         catalog.meter.start()
         is_announced = False
         fit_given(catalog, encoded)
@@ -489,16 +552,19 @@ class KernelEngine:
                 self._abort()
                 raise
             break
-        for prover in self._provers:
+        for prover in self._virtual.provers:
             prover.clear()
         for relation in catalog.everything():
             if relation.touched:
                 relation.commit()
                 catalog.note_size(relation)
+        if self._change is None and _is_load(found, layers):
+            for _, strategy in self._strategies:
+                strategy.loaded()
         return found, layers, effects
 
     def _abort(self) -> None:
-        for prover in self._provers:
+        for prover in self._virtual.provers:
             prover.clear()
         for relation in self._catalog.everything():
             relation.abort()
@@ -512,7 +578,7 @@ class KernelEngine:
             if relation.touched:
                 delta = relation.delta
                 if delta.inserted.shape[1] or delta.deleted.shape[1]:
-                    effects[name] = ChangedRows(codec, declared, relation)
+                    effects[name] = ChangedRows(codec, declared, relation, delta)
         return effects
 
     # --- reading ---

@@ -8,12 +8,11 @@ of both programs can be read; if it fails, the old program is in place again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.errors import UsageError
 from tidelog.logic.program import Program
 from tidelog.maintain.aggregations import class_of
 from tidelog.maintain.changed_layers import NewLayer, RebuiltLayer, StrategyOf, guarded
@@ -21,6 +20,8 @@ from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.recompute import Recompute
 from tidelog.maintain.strategy import UPDATE, Strategy
 from tidelog.maintain.sums import Sums
+from tidelog.maintain.virtual import Virtual
+from tidelog.maintain.virtual_layers import VirtualLayers
 from tidelog.plan.lowered import Layer, Lowered, is_only_copied
 from tidelog.plan.matching import alike, rule_difference, shape
 from tidelog.plan.traces import NAME as LEAPFROG
@@ -37,44 +38,9 @@ _NO_RULES = "no rules"
 _PLAIN = ("counting", "elastic", "judging", "errors")
 
 
-def check_change(old: Program, new: Program, given: Mapping[str, int]) -> None:
-    """Raise UsageError if a program cannot become another one; `given` counts the given rows."""
-    for name, relation in old.relations.items():
-        now = new.relations.get(name)
-        if now is None:
-            if given[name]:
-                raise UsageError(
-                    f"`{name}` has {given[name]:,} given rows, so its declaration cannot be dropped"
-                    "\n  help: delete them first"
-                )
-        elif [c.type for c in now.columns] != [c.type for c in relation.columns] or (
-            now.functional != relation.functional
-        ):
-            raise UsageError(
-                f"`{name}` is declared as `{relation}`, and cannot become `{now}`"
-                "\n  help: declare a relation with another name"
-            )
-        elif old.retained.get(name) != new.retained.get(name):
-            raise UsageError(f"`.retain` of `{name}` cannot change while it has a database")
-    for name, fields in old.records.items():
-        if new.records.get(name) != fields:
-            raise UsageError(f"the record type `{name}` cannot be dropped or get other fields")
-
-
 def functional_relations(program: Program) -> frozenset[str]:
     """Return the functional relations of a program."""
     return frozenset(r.name for r in program.relations.values() if r.functional)
-
-
-def refuse_virtual(*programs: Lowered) -> None:
-    """Raise UsageError if a program has virtual views."""
-    for layer in (layer for lowered in programs for layer in lowered.layers):
-        if layer.virtual is not None:
-            name = layer.relations[0]
-            raise UsageError(
-                f"rules cannot change in a program with a virtual view, such as `{name}`"
-                '\n  help: a durable database can be opened with on_program_change="rebuild"'
-            )
 
 
 def recomputed(layers: Iterable[tuple[Layer, Strategy]], name: str) -> Recompute | None:
@@ -96,11 +62,16 @@ class ProgramChange:
         catalog: Catalog,
         layers: Sequence[tuple[Layer, Strategy]],
         lowered: Lowered,
-        checked: frozenset[str],
+        program: Program,
         strategy_of: StrategyOf,
+        virtual: VirtualLayers,
     ) -> None:
-        """Take over the new program, beside the old one."""
-        self._catalog, self._strategy_of = catalog, strategy_of
+        """Take over the new program, beside the old one; `virtual` are the old virtual layers.
+
+        `lowered` is what `program` becomes.
+        """
+        checked = functional_relations(program)
+        self._catalog, self._stored_strategy_of = catalog, strategy_of
         self._old = {n: (layer, strategy) for layer, strategy in layers for n in layer.relations}
         self._toggles: list[tuple[StoredRelation, bool]] = []
         passed_on = {relation.name for relation in catalog.passed_on}
@@ -111,7 +82,7 @@ class ProgramChange:
 
         def can_keep(whole: Lowered, layer: Layer) -> bool:
             # Sums that are only copied store no rows. A new reader would find none.
-            aggregation = layer.aggregation
+            aggregation = None if layer.virtual is not None else layer.aggregation
             if aggregation is None or not issubclass(class_of(aggregation), Sums):
                 return True
             result = aggregation.result
@@ -123,13 +94,18 @@ class ProgramChange:
             copied = not checked and is_only_copied(whole, result)
             return copied and all(shape(rule) in known for rule in readers)
 
-        found = alike(lowered, before, can_keep)
+        found = alike(lowered, before, can_keep, program.relations)
         self.names = found.names
         """For each relation with another name than its program alone gives it: that name."""
         self._bare = bare
         self._change = catalog.begin_change(found.lowered, checked)
         try:
             self._facts = _changed_facts(catalog, before, found.lowered)
+            self.virtual = virtual
+            """The virtual layers, with the rules of both programs where these differ."""
+            self._keeps_virtual = virtual.serves(found.lowered)
+            if not self._keeps_virtual:
+                self.virtual = VirtualLayers(catalog, found.lowered, before)
             self.layers: Layers = []
             """What the epoch runs."""
             for layer in found.lowered.layers:
@@ -141,6 +117,8 @@ class ProgramChange:
             raise
         self.final: Layers = []
         """What maintains the layers afterwards."""
+        self.final_virtual = virtual
+        """The virtual layers afterwards."""
 
     @property
     def new(self) -> frozenset[str]:
@@ -156,6 +134,10 @@ class ProgramChange:
         if before is None and list(old.values()) == [None]:
             strategy = self._strategy_of(catalog, layer)
             return None if strategy is None else NewLayer(strategy)
+        if layer.virtual is not None and not self._keeps_virtual:
+            if self.virtual.can_follow(layer):
+                return self.virtual.strategy(layer)
+            return RebuiltLayer(catalog, layer, self._strategy_of, _kind(layer))
         if before is not None and shape(before) == shape(layer):
             _, kept = self._old.get(layer.relations[0], (layer, None))
             return kept
@@ -165,6 +147,11 @@ class ProgramChange:
                 strategy = self._strategy_of(catalog, self._guarded(before, layer))
                 return self._like_before(layer, strategy)
         return RebuiltLayer(catalog, layer, self._strategy_of, _kind(layer))
+
+    def _strategy_of(self, catalog: Catalog, layer: Layer) -> Strategy | None:
+        if layer.virtual is not None:
+            return self.virtual.strategy(layer)
+        return self._stored_strategy_of(catalog, layer)
 
     def _guarded(self, before: Layer, layer: Layer) -> Layer:
         """Return a layer with a toggle for each rule that is added or dropped."""
@@ -203,6 +190,9 @@ class ProgramChange:
     def complete(self) -> None:
         """Make the strategies that maintain the layers from now on, before the commit."""
         self.final = []
+        self.final_virtual = self.virtual
+        if not self._keeps_virtual:
+            self.final_virtual = VirtualLayers(self._catalog, self._catalog.lowered)
         for layer, strategy in self.layers:
             final = self._final(layer, strategy)
             if final is not None:
@@ -218,6 +208,8 @@ class ProgramChange:
                 relation.record(Delta(rows, relation.no_rows()))
 
     def _final(self, layer: Layer, strategy: Strategy) -> Strategy | None:
+        if layer.virtual is not None and not self._keeps_virtual:
+            return self.final_virtual.strategy(layer)
         if isinstance(strategy, NewLayer):
             final: Strategy | None = strategy.strategy
         else:
@@ -252,12 +244,16 @@ class ProgramChange:
 
 def _kind(layer: Layer) -> str:
     """Return the name of the strategy that maintains a layer."""
+    if layer.virtual is not None:
+        return Virtual.name
     if layer.recompute is not None:
         return "recompute"
     if layer.aggregation is not None:
         return class_of(layer.aggregation).name
     if not layer.rules:
         return _NO_RULES
+    if layer.pruned:
+        return "counting of candidates"  # given rows count in another relation
     if layer.judges:
         return "judging" if layer.errors_of is None else "errors"
     if layer.tree is not None:

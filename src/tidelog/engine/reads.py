@@ -8,7 +8,7 @@ are stored (engine/stored_reads.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tidelog.engine.questions import Question, from_rows
 from tidelog.io.tabular import Records, to_arrow
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 class Reader(Protocol):
     """The committed rows of one relation. Values are in the one form that their types have."""
+
+    gives_sorted_tables: ClassVar[bool]
+    """Whether `to_arrow` sorts the rows."""
 
     def __len__(self) -> int: ...
 
@@ -43,11 +46,13 @@ class Reader(Protocol):
         """Return an aggregate over some of the rows; None for an extreme or a mean of none."""
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table, in order."""
+        """Return all rows as an Arrow table."""
 
 
 class SetReader:
     """Answers from a set of rows: O(n) or, where the answer is sorted, O(n log n)."""
+
+    gives_sorted_tables: ClassVar[bool] = True
 
     def __init__(self, rows: Set[Row], relation: Relation, records: Records) -> None:
         self._rows, self._relation, self._records = rows, relation, records

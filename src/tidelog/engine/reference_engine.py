@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Mapping, Set
 from contextlib import nullcontext
 
-from tidelog.engine.program_change import check_change
 from tidelog.engine.protocol import Answer, Effects, Ignored, NetChange, Requested
 from tidelog.engine.reads import SetReader
 from tidelog.engine.report import EpochReport, LayerReport
 from tidelog.logic.program import Program
 from tidelog.logic.query import ANSWERS, QueryChecker
+from tidelog.logic.rule_changes import check_change
 from tidelog.reference import evaluate
 from tidelog.reference.retention import retained
 from tidelog.runtime.interrupts import Interrupts

@@ -9,7 +9,7 @@ from their values. Each distinct value is decoded once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from tidelog.store.codec import Codec
 from tidelog.store.lookup import Slice, between, key
 from tidelog.store.relation import StoredRelation
 from tidelog.values.order import sort_key
-from tidelog.values.types import Row, Type
+from tidelog.values.types import Kind, Row, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,13 +31,18 @@ if TYPE_CHECKING:
 Array = NDArray[np.int64]
 
 _ROWS_AT_ONCE = 1 << 13
-_ARROW_ROWS_AT_ONCE = 1 << 20
-_BATCH_ROWS = 1 << 16
+ARROW_ROWS = 1 << 20
+"""The rows of a batch of a table."""
+BATCH_ROWS = 1 << 16
+"""The rows of a batch that is read by itself."""
+_MANY_SYMBOLS = 500  # for which Arrow is worth its start
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class StoredReader:
     """The committed rows of a stored relation."""
+
+    gives_sorted_tables: ClassVar[bool] = True
 
     def __init__(self, codec: Codec, stored: StoredRelation, relation: Relation) -> None:
         self._codec, self._stored = codec, stored
@@ -116,18 +121,12 @@ class StoredReader:
             return to_arrow(self.rows(), self._relation, self._codec.records)
         import pyarrow as pa
 
-        from tidelog.engine.arrow import arrow_column
+        from tidelog.engine.arrow import arrow_batch
 
         rows = self._starting_with(self._primary, [])
         batches = [
-            pa.record_batch(
-                [
-                    arrow_column(column, type_, self._codec)
-                    for column, type_ in zip(columns, self._types, strict=True)
-                ],
-                names=[column.name for column in self._relation.columns],
-            )
-            for columns in self._in_order(rows, _ARROW_ROWS_AT_ONCE)
+            arrow_batch(columns, self._relation, self._codec)
+            for columns in self._in_order(rows, ARROW_ROWS)
         ]
         schema = arrow_schema(self._relation, self._codec.records)
         return pa.Table.from_batches(batches, schema=schema)
@@ -138,24 +137,13 @@ class StoredReader:
         Which share a row is in follows from its ordinals. So readers in several processes that have
         the same epoch of the same state agree on it, however their rows are stored.
         """
-        import pyarrow as pa
+        from tidelog.engine.arrow import arrow_batch
 
-        from tidelog.engine.arrow import arrow_column
-
-        names = [column.name for column in self._relation.columns]
         rows = self._starting_with(self._primary, [])
-        for start in range(0, len(rows), _BATCH_ROWS):
-            columns = rows.ordinals(slice(start, start + _BATCH_ROWS))
-            if parts > 1:
-                columns = columns[:, _shares(columns, parts) == part]
+        for start in range(0, len(rows), BATCH_ROWS):
+            columns = share(rows.ordinals(slice(start, start + BATCH_ROWS)), part, parts)
             if columns.shape[1]:
-                yield pa.record_batch(
-                    [
-                        arrow_column(column, type_, self._codec)
-                        for column, type_ in zip(columns, self._types, strict=True)
-                    ],
-                    names=names,
-                )
+                yield arrow_batch(columns, self._relation, self._codec)
 
     # --- finding ---
 
@@ -206,8 +194,17 @@ class StoredReader:
     def _ranks(self, column: Array, type_: Type) -> Array:
         """Return for each ordinal the place of its value among those in the column."""
         used, where = np.unique(column, return_inverse=True)
-        keys = self._keys(used, type_)
         ranks = np.empty(len(used), np.int64)
+        if type_.kind is Kind.SYMBOL and len(used) >= _MANY_SYMBOLS:
+            import pyarrow.compute as pc
+
+            from tidelog.engine.arrow import arrow_column
+
+            # Arrow compares UTF-8, which is in the order of code points.
+            texts = arrow_column(used, type_, self._codec)
+            ranks[np.asarray(pc.sort_indices(texts))] = np.arange(len(used))
+            return ranks[where]
+        keys = self._keys(used, type_)
         ranks[sorted(range(len(used)), key=keys.__getitem__)] = np.arange(len(used))
         return ranks[where]
 
@@ -229,6 +226,11 @@ class StoredReader:
                 found = (column > ordinal).astype(np.int8) - (column < ordinal).astype(np.int8)
             sign = np.where(sign == 0, found, sign)
         return sign < 0
+
+
+def share(columns: Array, part: int, parts: int) -> Array:
+    """Return one of `parts` shares of rows. Which share a row is in follows from its ordinals."""
+    return columns if parts == 1 else columns[:, _shares(columns, parts) == part]
 
 
 def _shares(columns: Array, parts: int) -> NDArray[np.uint64]:

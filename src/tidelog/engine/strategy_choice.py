@@ -33,6 +33,8 @@ def strategy_of(catalog: Catalog, layer: Layer) -> Strategy | None:
         return SemiJoin(catalog, layer)
     if layer.strategy == LEAPFROG:
         return Leapfrog(catalog, layer)
+    if layer.pruned:
+        return Counting(catalog, layer)
     if not layer.recursive and layer.strategy is None and any(map(can_be_measured, layer.rules)):
         return MeasuredCounting(catalog, layer)
     return (Elastic if layer.recursive else Counting)(catalog, layer)

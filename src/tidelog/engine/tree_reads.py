@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.engine.questions import Question, from_rows
-from tidelog.engine.stored_reads import StoredReader
+from tidelog.engine.stored_reads import ARROW_ROWS, BATCH_ROWS, StoredReader, share
 from tidelog.errors import UsageError
 from tidelog.io.tabular import arrow_schema, to_arrow
 from tidelog.join.enumeration import RuleResults
 from tidelog.join.gather import distinct
+from tidelog.join.united_results import UnitedResults
 from tidelog.logic.program import Relation
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import TreeView
@@ -70,19 +71,28 @@ def _not_in_files(relation: Relation) -> UsageError:
 class TreeReader:
     """The committed rows of a relation that a join tree maintains."""
 
+    gives_sorted_tables: ClassVar[bool] = False
+
     def __init__(self, catalog: Catalog, relation: Relation, tree: TreeView) -> None:
         self._catalog, self._relation = catalog, relation
         self._stored = catalog.relations[relation.name]
         self._given = catalog.given[relation.name]
-        rule = tree.rule if catalog.has_reducts else tree.whole
-        is_injective = catalog.has_reducts or tree.is_injective
-        self._results = RuleResults(catalog, rule, is_injective=is_injective)
+        reduced = catalog.has_reducts
+        self._results = UnitedResults(
+            [
+                RuleResults(
+                    catalog,
+                    part.rule if reduced else part.whole,
+                    is_injective=reduced or part.is_injective,
+                )
+                for part in tree.parts
+            ]
+        )
         self._types = [column.type for column in relation.columns]
 
     def __len__(self) -> int:
-        if self._given.stored:
-            return sum(len(part) for part in self._parts())
-        return self._results.size(_NOW)
+        given: int = self._only_given().shape[1]
+        return self._results.size(_NOW) + given
 
     def __contains__(self, row: Row) -> bool:
         codec = self._catalog.codec
@@ -123,7 +133,7 @@ class TreeReader:
     def where(self, values: Mapping[int, Any]) -> list[Row]:
         """Return the rows with these values, in order."""
         for column, value in values.items():
-            if self._results.leader(column) is not None:
+            if self._results.leaders(column) is not None:
                 return self._with_values(column, value, value).where(values)
         return [row for part in self._parts() for row in part.where(values)]
 
@@ -136,19 +146,35 @@ class TreeReader:
         return from_rows(rows, question, self._types, self._catalog.codec.records)
 
     def to_arrow(self) -> pa.Table:
-        """Return all rows as an Arrow table, in order."""
+        """Return all rows as an Arrow table, in no particular order."""
         if not self._types:
             return to_arrow(self.rows(), self._relation, self._catalog.codec.records)
         import pyarrow as pa
 
         schema = arrow_schema(self._relation, self._catalog.codec.records)
-        tables = [part.to_arrow() for part in self._parts()]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
+        return pa.Table.from_batches(self._batches(ARROW_ROWS, 0, 1), schema=schema)
 
     def batches(self, part: int = 0, parts: int = 1) -> Iterator[pa.RecordBatch]:
         """Yield the rows in no particular order, or one of `parts` shares of them."""
-        for reader in self._parts():
-            yield from reader.batches(part, parts)
+        return self._batches(BATCH_ROWS, part, parts)
+
+    def _batches(self, rows_at_once: int, part: int, parts: int) -> Iterator[pa.RecordBatch]:
+        derived = self._results.columns(_NOW, rows_at_once) if self._types else None
+        if derived is None:
+            for reader in self._parts():
+                yield from reader.batches(part, parts)
+            return
+        from tidelog.engine.arrow import arrow_batch
+
+        for rows in chain(derived, [self._given.ordinals(self._only_given())]):
+            columns = share(rows, part, parts)
+            if columns.shape[1]:
+                yield arrow_batch(columns, self._relation, self._catalog.codec)
+
+    def _only_given(self) -> Words:
+        """Return the given rows that are not derived, sorted."""
+        rows = self._given.rows(_NOW)
+        return np.ascontiguousarray(rows[:, self._results.derivations(rows, _NOW) == 0])
 
     def words(self) -> Words:
         """Return all rows, sorted. They have to fit into memory."""
@@ -159,21 +185,21 @@ class TreeReader:
 
     def _parts(self) -> Iterator[StoredReader]:
         """Yield readers of parts. All rows of one are before those of the next."""
-        leader = self._results.leader(0) if self._types else None
-        if self._given.stored or leader is None:
+        leaders = self._results.leaders(0) if self._types else None
+        if self._given.stored or leaders is None:
             words = self.words()
             if words.shape[1]:
                 yield self._reader(words)
             return
         order = None
         if not any(type_.kind in UNORDERED for type_ in self._types):
-            streamed = self._results.sorted_parts(_NOW, leader)
+            streamed = self._results.sorted_parts(_NOW, leaders)
             if streamed is not None:
                 yield from map(self._reader, streamed)
                 return
         if self._types[0].kind in UNORDERED:
-            order = self._value_order(self._results.leading_codes(leader, _NOW))
-        for part in self._results.parts(_NOW, leader, order):
+            order = self._value_order(self._results.leading_codes(leaders, _NOW))
+        for part in self._results.parts(_NOW, leaders, order):
             yield self._reader(part)
 
     def _value_order(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -186,15 +212,15 @@ class TreeReader:
 
     def _with_values(self, column: int, low: Any, high: Any) -> StoredReader:
         """Return a reader of the rows whose column is between two values, both included."""
-        leader = self._results.leader(column)
+        leaders = self._results.leaders(column)
         codec, type_ = self._catalog.codec, self._types[column]
-        if leader is None:
+        if leaders is None:
             return self._reader(self.words())
         first, last = codec.find(low, type_), codec.find(high, type_)
         bias = self._stored.domains[column].bias
         derived = self._stored.no_rows()
         if first is not None and last is not None:
-            derived = self._results.led_by(leader, first - bias, last - bias, _NOW)
+            derived = self._results.led_by(leaders, first - bias, last - bias, _NOW)
         return self._reader(self._with_given(derived) if self._given.stored else derived)
 
     def _with_given(self, derived: Words) -> Words:

@@ -7,7 +7,7 @@ Read the modules in this order:
 - `text`: rows become text again;
 - `fast_read`: the same as `rows` for large files, with Arrow;
 - `facts`, `changes` and `results`: the three kinds of files of `tidelog run`;
-- `tabular`, `columns` and `conversion`: Python objects and Arrow tables;
+- `tabular`, `columnar`, `columns` and `conversion`: Python objects and Arrow tables;
 - `offsets`: where sources have been read to;
 - `atomic`: files that are written completely or not at all.
 

@@ -21,7 +21,8 @@ class CheckedTable:
     """Rows that a reader of this package has checked, in columns.
 
     The columns are those of the relation, with its Arrow types (io/tabular.py). There are no nulls,
-    and each value is in canonical form. Rows may be repeated.
+    and each value is in canonical form. Symbols may have any of Arrow's types for text, also
+    dictionaries. Rows may be repeated.
     """
 
     __slots__ = ("table",)

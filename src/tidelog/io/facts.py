@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tidelog.io.columns import CheckedTable
 from tidelog.io.lines import read_bytes
 from tidelog.io.parameters import input_format
 from tidelog.io.rows import Column, column, read_rows
@@ -32,8 +33,10 @@ def facts_path(directive: Directive, facts_dir: Path | str) -> Path:
 
 def read_facts(
     path: Path | str, relation: Relation, records: Records, parameters: Mapping[str, str]
-) -> list[Row]:
+) -> list[Row] | CheckedTable:
     """Return the rows of a facts file in order, including repeated ones.
+
+    Large files are read by columns (io/fast_read.py).
 
     Raises FactsError with line and column for a row that does not fit the relation, and UsageError
     for invalid parameters.

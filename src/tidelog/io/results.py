@@ -9,14 +9,20 @@ from __future__ import annotations
 import gzip
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tidelog.errors import UsageError
 from tidelog.io.atomic import write_all
 from tidelog.io.parameters import FileFormat, output_format
-from tidelog.io.text import columns_text, encode
+from tidelog.io.text import can_be_text, columns_text, encode, table_text
 from tidelog.logic.program import Directive, DirectiveKind, Relation
 from tidelog.values.order import Records, sort_columns
 from tidelog.values.types import Row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MANY = 2000  # rows that are written by columns
 
 __all__ = ["OutputPlan", "format_rows", "output_path", "write_all"]
 
@@ -38,6 +44,14 @@ def output_path(directive: Directive, output_dir: Path | str) -> Path:
     return Path(output_dir) / directive.parameters.get("filename", default)
 
 
+@runtime_checkable
+class InColumns(Protocol):
+    """Rows that can also be had as a table, in the order of their values."""
+
+    def to_sorted_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table, sorted: for columns of numbers and symbols."""
+
+
 class OutputPlan:
     """The files and the printed text of a run, collected first and written together."""
 
@@ -54,6 +68,12 @@ class OutputPlan:
             self._printed.append(f"{relation.name}\t{len(rows)}\n")
             return
         format = output_format(relation, directive.parameters)
+        data = _by_columns(rows, relation, format)
+        if data is not None:
+            if format.compress:
+                data = gzip.compress(data, mtime=0)
+            self._add_file(output_path(directive, self.output_dir), data)
+            return
         text = _text(rows, relation, records, format)
         if format.stdout:
             self._printed.append(text)
@@ -78,6 +98,18 @@ class OutputPlan:
         if path in self.files:
             raise UsageError(f"two outputs write the same file `{path}`\n  help: set `filename`")
         self.files[path] = data
+
+
+def _by_columns(rows: Collection[Row], relation: Relation, format: FileFormat) -> bytes | None:
+    """Return the text of many rows that come in columns; None if there are few, or objects."""
+    if not isinstance(rows, InColumns) or len(rows) < _MANY or format.headers:
+        return None
+    if not can_be_text(relation.columns, format):
+        return None
+    try:
+        return table_text(rows.to_sorted_arrow(), relation.columns, format)
+    except UnicodeEncodeError:
+        return None
 
 
 def _text(rows: Iterable[Row], relation: Relation, records: Records, format: FileFormat) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import FactsError
+from tidelog.io.columns import CheckedTable
 from tidelog.io.lines import FieldEnd, Line, Malformed, decode, lines, matching_bracket, split
 from tidelog.io.parameters import FileFormat
 from tidelog.values.nested import scan_nested
@@ -50,8 +51,11 @@ def column(field: Field, records: Records) -> Column:
 
 def read_rows(
     data: bytes, file: str, columns: Sequence[Column], format: FileFormat, expected: str
-) -> list[Row]:
-    """Return the rows of a file with at least one column; `expected` says what a line must be."""
+) -> list[Row] | CheckedTable:
+    """Return the rows of a file with at least one column; `expected` says what a line must be.
+
+    Those of a large file are a table, unless a column is a record or a set.
+    """
     if len(data) > _SMALL:
         # Imported here, because a small run should not wait for Arrow to load.
         from tidelog.io import fast_read

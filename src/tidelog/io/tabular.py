@@ -34,6 +34,7 @@ class CheckedRows(list[Row]):
 _CHECKED = (CheckedRows, CheckedTable)
 _ROW = (tuple, list)
 _MANY = 8  # rows that are checked column by column
+_BULK = 1000  # rows that stay in columns
 
 
 # --- in ---------------------------------------------------------------------------------------
@@ -55,7 +56,33 @@ class RowReader:
         """
         if isinstance(data, _CHECKED):
             return data
-        return _checked(data, self._relation, self._checks)
+        table = _as_arrow(data)
+        if table is None:
+            return _checked(data, self._relation, self._checks)
+        table = _of_relation(table, self._relation)
+        if table.num_rows >= _BULK:
+            from tidelog.io.columnar import checked_table
+
+            found = checked_table(table, self._relation)
+            if found is not None:
+                return found
+        return _checked(_rows_of(table), self._relation, self._checks)
+
+    def loaded(self, data: Any) -> list[Row] | CheckedTable:
+        """Return what `rows` returns; many tuples in columns, too.
+
+        For a first load: nobody asks which of these rows changed something.
+        """
+        if isinstance(data, list | set | frozenset) and not isinstance(data, _CHECKED):
+            rows = data if isinstance(data, list) else list(data)
+            if len(rows) >= _BULK and _are_tuples(rows, self._relation.arity):
+                from tidelog.io.columnar import checked_tuples
+
+                found = checked_tuples(rows, self._relation)
+                if found is not None:
+                    return found
+            return self.rows(rows)
+        return self.rows(data)
 
 
 def _checked(data: Any, relation: Relation, checks: list[Callable[[Any], Any]]) -> list[Row]:
@@ -111,18 +138,23 @@ def _raw_rows(data: Any, relation: Relation) -> Iterator[Any]:
         raise DataError(
             f"rows for `{relation.name}` must be tuples or a table, not {type(data).__name__}"
         )
-    table = _as_arrow(data)
-    if table is None:
-        yield from data
-        return
+    yield from data
+
+
+def _of_relation(table: pa.Table, relation: Relation) -> pa.Table:
+    """Return the columns of a table that are those of a relation, in its order."""
     names = [column.name for column in relation.columns]
     if set(names) <= set(table.column_names):
-        table = table.select(names)
-    elif table.num_columns != relation.arity:
+        return table.select(names)
+    if table.num_columns != relation.arity:
         raise DataError(
             f"a table for `{relation}` needs the columns {', '.join(names)};"
             f" this one has {', '.join(table.column_names)}"
         )
+    return table
+
+
+def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     for batch in table.to_batches():
         columns = [column.to_pylist() for column in batch.columns]
         yield from zip(*columns, strict=True)

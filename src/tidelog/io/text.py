@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import DataError
 from tidelog.io.lines import BOM, split
@@ -18,7 +18,12 @@ from tidelog.io.rows import column
 from tidelog.values.order import Records
 from tidelog.values.scalars import shown
 from tidelog.values.text import value_formatter
-from tidelog.values.types import Field
+from tidelog.values.types import Field, Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS_AT_ONCE = 1 << 17
 
 
 def columns_text(
@@ -52,6 +57,45 @@ def columns_text(
             f"\n  row: ({', '.join(map(repr, bad))})\n  help: {way_out}"
         )
     return text
+
+
+def can_be_text(columns: Sequence[Field], format: FileFormat) -> bool:
+    """Return whether `table_text` can write such rows."""
+    kinds = (Kind.NUMBER, Kind.UNSIGNED, Kind.SYMBOL)
+    if format.rfc4180 or format.stdout or len(format.delimiter) != 1 or "," in format.delimiter:
+        return False
+    return bool(columns) and all(field.type.kind in kinds for field in columns)
+
+
+def table_text(table: pa.Table, columns: Sequence[Field], format: FileFormat) -> bytes | None:
+    """Return the rows of a table as lines; None if `columns_text` has to write or refuse them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not can_be_text(columns, format):
+        return None
+    none, line_end, delimiter = (
+        pa.scalar(text, pa.large_string()) for text in ("", "\n", format.delimiter)
+    )
+    lines = []
+    for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        texts = [column.cast(pa.large_string()) for column in batch.columns]
+        texts[-1] = pc.binary_join_element_wise(texts[-1], none, line_end)
+        joined = texts[0]
+        if len(texts) > 1:
+            joined = pc.binary_join_element_wise(*texts, delimiter)
+        starts = joined.buffers()[1]
+        end = memoryview(starts).cast("q")[joined.offset + len(joined)]
+        lines.append(joined.buffers()[2].slice(0, end).to_pybytes() if end else b"")
+    data = b"".join(lines)
+    is_readable = (
+        data.count(format.delimiter.encode()) == table.num_rows * (len(columns) - 1)
+        and data.count(b"\n") == table.num_rows
+        and b"\r" not in data
+    )
+    if not is_readable:
+        return None
+    return BOM + data if data.startswith(BOM) else data
 
 
 def encode(text: str, name: str) -> bytes:

@@ -348,6 +348,9 @@ class _Compiler:
     def _finish(self, output: Output) -> None:
         """Add the last step: EMIT, or SCAN_EMIT in the place of a last SCAN."""
         last = self.plan.steps[-1] if self.plan.steps else None
+        if self.mode == k.RANGES:
+            self._finish_ranges(output, last)
+            return
         if (
             self.mode in (k.PLAIN, k.COUNT)
             and output.words == 1
@@ -376,6 +379,21 @@ class _Compiler:
         ]
         self._emit_step(k.EMIT, {})
 
+    def _finish_ranges(self, output: Output, last: Step | None) -> None:
+        """Write what is known before the last SCAN, and the range of its rows."""
+        scanned: set[str | None] = set()
+        if isinstance(last, Scan):
+            scanned = {self.plan.atoms[last.atom].args[column] for column in last.columns}
+            step = self._steps.pop()
+            self._emit_step(
+                k.SCAN_EMIT,
+                {k.SCAN_ATOM: step[k.SCAN_ATOM], k.SCAN_DEPTH: step[k.SCAN_DEPTH]},
+            )
+        else:
+            self._emit_step(k.EMIT, {})
+        known = dict.fromkeys(name for name, *_ in output.places if name not in scanned)
+        self._emits = [(self._slot(name), 0, 0, 0) for name in known]
+
     def _fits(self, output: Output) -> bool:
         """Return whether every value of the head is sure to fit its column."""
         from_atoms = self._from_atoms
@@ -387,6 +405,11 @@ class _Compiler:
             elif name not in from_atoms:
                 return False
         return True
+
+    def _out_height(self, output: Output) -> int:
+        if self.mode == k.RANGES:
+            return len(self._emits) + 2
+        return output.words + {k.PLAIN: 0, k.COUNT: 0, k.RAW: 2}.get(self.mode, 1)
 
     def _freeze(self, output: Output) -> JoinProgram:
         atoms, depths = max(1, len(self.plan.atoms)), 1
@@ -425,7 +448,7 @@ class _Compiler:
             initial,
             tuple(self._record_slots),
             tuple(names[emit[k.EMIT_SLOT]] for emit in self._emits),
-            output.words + {k.PLAIN: 0, k.COUNT: 0, k.RAW: 2}.get(self.mode, 1),
+            self._out_height(output),
             self._slots,
         )
 

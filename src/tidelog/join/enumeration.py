@@ -10,12 +10,15 @@ If the join binds slots in the order in which the head has them, it writes sorte
 output is taken as it comes, chunk by chunk, and nothing is sorted. A bound asks for an order that
 has the bounded column first, so its rows often have to be sorted. If a large share of all
 combinations of rows are results, it is faster to test each of them, in the order of the head.
+
+Whoever reads all rows in any order gets columns instead, which are never packed into rows
+(spreading.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +26,79 @@ from numpy.typing import NDArray
 from tidelog.join.gather import distinct
 from tidelog.join.joins import HEAD, AtomReading, Instances, Reader, reading
 from tidelog.join.rules import RuleJoins
+from tidelog.join.spreading import Columns
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.kernel.marks import ALIVE
 from tidelog.plan.body import AtomUse, LoweredRule
 from tidelog.store.catalog import Catalog
-from tidelog.store.run import Run, Words, descriptors_of, sort_pieces, sorted_order
+from tidelog.store.run import Run, Words, descriptors_of
+from tidelog.store.sorting import sort_pieces, sorted_order
 from tidelog.store.versions import Version
 
 _FIRST_PART = 1  # rows of the leader: the first results come at once
 _PART_RESULTS = 1 << 20  # results of a part, as far as possible
 _DENSE = 8  # one in so many combinations of rows is a result, or more
 _MOST_COMBINATIONS = 1 << 32
+
+
+class LedResults:
+    """What the rows of one atom, the leader, lead to, by the codes of one of its columns."""
+
+    def __init__(
+        self, rows: Words, codes: NDArray[np.int64], results: Callable[[Words], Words]
+    ) -> None:
+        """Take the rows, their codes, and the function that returns the results of some rows."""
+        self._rows, self.codes, self._results = rows, codes, results
+        self._sort()
+
+    def _sort(self) -> None:
+        codes = self.codes
+        if len(codes) > 1 and (codes[1:] < codes[:-1]).any():
+            by_code = np.argsort(codes, kind="stable")
+            self._rows = np.ascontiguousarray(self._rows[:, by_code])
+            self.codes = codes[by_code]
+
+    def rank(self, used: NDArray[np.int64], ranks: NDArray[np.int64]) -> None:
+        """Replace the codes by their ranks in another order; `used` are all codes, sorted."""
+        self.codes = ranks[np.searchsorted(used, self.codes)]
+        self._sort()
+
+    def between(self, low: int, high: int) -> Words:
+        """Return the results of the rows with codes from `low` up to `high`, sorted."""
+        start = np.searchsorted(self.codes, low, side="left")
+        stop = np.searchsorted(self.codes, high, side="right")
+        return self._results(np.ascontiguousarray(self._rows[:, start:stop]))
+
+
+def parts_in_order(
+    sources: Sequence[LedResults], order: NDArray[np.int64] | None = None
+) -> Iterator[Words]:
+    """Yield the united results of several leaders in parts, each sorted and without duplicates.
+
+    Results with the same code in the leading column are in one part. Parts follow these codes, or
+    the permutation `order` of the distinct codes of all leaders.
+    """
+    if order is not None:
+        used = np.unique(np.concatenate([source.codes for source in sources]))
+        ranks = np.empty(len(used), np.int64)
+        ranks[order] = np.arange(len(used))
+        for source in sources:
+            source.rank(used, ranks)
+    codes = sources[0].codes
+    if len(sources) > 1:
+        codes = np.sort(np.concatenate([source.codes for source in sources]))
+    start, size, n = 0, _FIRST_PART, len(codes)
+    while start < n:
+        low, high = codes[start], codes[min(start + size, n) - 1]
+        found = [source.between(low, high) for source in sources]
+        part = found[0] if len(found) == 1 else distinct(np.concatenate(found, axis=1))[0]
+        if part.shape[1]:
+            yield part
+        stop = int(np.searchsorted(codes, high, side="right"))
+        taken = stop - start
+        start = stop
+        fitting = taken * _PART_RESULTS // max(1, part.shape[1])
+        size = max(1, min(fitting, 4 * taken))
 
 
 class RuleResults:
@@ -61,7 +126,11 @@ class RuleResults:
         If no row has two derivations, they are not even enumerated: ranges of rows are counted.
         """
         if not self._is_injective:
-            return sum(part.shape[1] for part in self.parts(version, self.leader(0)))
+            leader = self.leader(0)
+            if leader is None:
+                return int(self.all(version).shape[1])
+            parts = parts_in_order([self.led(leader, version)])
+            return sum(part.shape[1] for part in parts)
         reader = self._merged_reader(version)
         found = self._joins.count(reader)
         if found is not None:
@@ -89,6 +158,21 @@ class RuleResults:
             if slot is not None and slot in atom.args and not atom.negated:
                 return place, atom.args.index(slot)
         return None
+
+    def columns(self, version: Version, rows_at_once: int) -> Iterator[Columns] | None:
+        """Return the rows as columns of ordinals, in no order: the fastest way to read them all.
+
+        Returns None if rows can have several derivations, or if Python takes part in the join.
+        """
+        if not self._is_injective:
+            return None
+        found = self._joins.spread(self._merged_reader(version), rows_at_once)
+        return None if found is None else self._metered(found)
+
+    def _metered(self, parts: Iterator[Columns]) -> Iterator[Columns]:
+        for part in parts:
+            self._catalog.meter.found(part.shape[1])
+            yield part
 
     def sorted_parts(self, version: Version, leader: tuple[int, int]) -> Iterator[Words] | None:
         """Return the rows in parts, in the order of their codes, without sorting them.
@@ -129,26 +213,6 @@ class RuleResults:
             start += size
             size *= 4 if found < _PART_RESULTS else 1
 
-    def parts(
-        self,
-        version: Version,
-        leader: tuple[int, int] | None = None,
-        order: NDArray[np.int64] | None = None,
-    ) -> Iterator[Words]:
-        """Yield the rows in parts, each sorted.
-
-        If `leader` is an atom and a column, rows with the same value there are in one part. Parts
-        follow the codes of that column, or the permutation `order` of the distinct codes.
-        """
-        if leader is None:
-            yield self.all(version)
-            return
-        place, column = leader
-        relation = self._catalog.relations[self._rule.atoms[place].relation]
-        rows = relation.rows(version)
-        codes = relation.unpack(rows)[column]
-        yield from self._parts_of(rows, codes, place, version, order)
-
     def leading_codes(self, leader: tuple[int, int], version: Version) -> NDArray[np.int64]:
         """Return the distinct codes of a leading column, sorted."""
         place, column = leader
@@ -164,35 +228,15 @@ class RuleResults:
         wanted = np.ascontiguousarray(rows[:, (codes >= low) & (codes <= high)])
         return self._from(place, wanted, self._reader(version))
 
-    def _parts_of(
-        self,
-        rows: Words,
-        codes: NDArray[np.int64],
-        place: int,
-        version: Version,
-        order: NDArray[np.int64] | None,
-    ) -> Iterator[Words]:
-        if order is not None:
-            # The rank of each code in the order that is wanted.
-            used = np.unique(codes)
-            ranks = np.empty(len(used), np.int64)
-            ranks[order] = np.arange(len(used))
-            codes = ranks[np.searchsorted(used, codes)]
-        if len(codes) > 1 and (codes[1:] < codes[:-1]).any():
-            by_code = np.argsort(codes, kind="stable")
-            rows, codes = np.ascontiguousarray(rows[:, by_code]), codes[by_code]
+    def led(self, leader: tuple[int, int], version: Version) -> LedResults:
+        """Return the results by the codes of a leading column."""
+        place, column = leader
+        relation = self._catalog.relations[self._rule.atoms[place].relation]
+        rows = relation.rows(version)
         reader = self._merged_reader(version)
-        start, size, n = 0, _FIRST_PART, len(codes)
-        while start < n:
-            stop = min(start + size, n)
-            stop = int(np.searchsorted(codes, codes[stop - 1], side="right"))
-            part = self._from(place, np.ascontiguousarray(rows[:, start:stop]), reader)
-            if part.shape[1]:
-                yield part
-            taken = stop - start
-            start = stop
-            fitting = taken * _PART_RESULTS // max(1, part.shape[1])
-            size = max(1, min(fitting, 4 * taken))
+        return LedResults(
+            rows, relation.unpack(rows)[column], lambda own: self._from(place, own, reader)
+        )
 
     def _from(self, place: int, rows: Words, reader: Reader) -> Words:
         """Return the results that have some rows of one atom, sorted."""
@@ -211,14 +255,17 @@ class RuleResults:
         return sort_pieces(rows) if self._is_injective else distinct(rows)[0]
 
     def _merged_reader(self, version: Version) -> Reader:
-        """Read all runs of an atom as one, so that the rows of a part are found in order."""
+        """Read all runs of an atom as one without marks, so that rows are found in order."""
         merged: dict[tuple[str, tuple[int, ...]], AtomReading] = {}
 
         def read(place: int, atom: AtomUse, order: tuple[int, ...]) -> AtomReading:
             key = (atom.relation, order)
             if key not in merged:
                 relation = self._catalog.relations[atom.relation]
-                run = relation.arranged(Run(relation.rows(version)), order)
+                index = relation.indexes.get(order)
+                run = None if index is None else index.only_run()
+                if run is None:
+                    run = relation.arranged(Run(relation.rows(version)), order)
                 merged[key] = AtomReading([run], descriptors_of([run]), ALIVE)
             return merged[key]
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import rows as kernel
-from tidelog.store.run import Words, sort_words
+from tidelog.runtime.workers import Workers
+from tidelog.store.run import Words
+from tidelog.store.sorting import sort_words
 
 Sums = NDArray[np.int64]
+
+_LARGE = 1 << 15  # rows: several workers add them up
 
 
 class Tally:
     """Distinct rows and the sum of their weights."""
 
-    def __init__(self, words: int) -> None:
-        self.rows: Words = np.empty((words, 0), np.int64)
-        self.sums: Sums = np.empty(0, np.int64)
+    def __init__(self, words: int, rows: Words | None = None, sums: Sums | None = None) -> None:
+        """Take over sorted, distinct rows and their weights, if there are some."""
+        self.rows: Words = np.empty((words, 0), np.int64) if rows is None else rows
+        self.sums: Sums = np.empty(0, np.int64) if sums is None else sums
 
     def __len__(self) -> int:
         return int(self.rows.shape[1])
@@ -35,9 +43,8 @@ class Tally:
             return
         into = np.empty((rows.shape[0], len(self) + rows.shape[1]), np.int64)
         total = np.empty(into.shape[1], np.int64)
-        n = kernel.merge_sums(
-            self.rows, self.sums, len(self), rows, sums, rows.shape[1], into, total
-        )
+        own = np.ascontiguousarray(self.rows)
+        n = kernel.merge_sums(own, self.sums, len(self), rows, sums, rows.shape[1], into, total)
         self.rows, self.sums = np.ascontiguousarray(into[:, :n]), total[:n].copy()
 
     def nonzero(self) -> Tally:
@@ -48,6 +55,43 @@ class Tally:
         out = Tally(self.rows.shape[0])
         out.rows, out.sums = np.ascontiguousarray(self.rows[:, keep]), self.sums[keep]
         return out
+
+
+def united(tallies: Sequence[Tally], workers: Workers) -> Tally:
+    """Return the sum of tallies. Each worker adds up a part of the rows."""
+    if len(tallies) < 2:
+        return tallies[0]
+    tallies = sorted(tallies, key=lambda tally: int(tally.rows[0, 0]))
+    words = tallies[0].rows.shape[0]
+    if all(a.rows[0, -1] < b.rows[0, 0] for a, b in itertools.pairwise(tallies)):
+        return _in_a_row(tallies)
+    largest = max(tallies, key=len)
+    count = workers.count if len(largest) >= _LARGE else 1
+    keys = [largest.rows[0, len(largest) * i // count] for i in range(1, count)]
+    cuts = [
+        [0, *(int(np.searchsorted(tally.rows[0], key)) for key in keys), len(tally)]
+        for tally in tallies
+    ]
+
+    def add_up(part: int, is_stopped: Callable[[], bool]) -> Tally:
+        waiting = []
+        for tally, cut in zip(tallies, cuts, strict=True):
+            own = slice(cut[part], cut[part + 1])
+            waiting.append(Tally(words, tally.rows[:, own], tally.sums[own]))
+        while len(waiting) > 1:
+            waiting.sort(key=len, reverse=True)
+            last = waiting.pop()
+            waiting[-1].merge(np.ascontiguousarray(last.rows), last.sums)
+        return waiting[0]
+
+    parts = workers.map(add_up, range(count))
+    return parts[0] if count == 1 else _in_a_row(parts)
+
+
+def _in_a_row(tallies: Sequence[Tally]) -> Tally:
+    """Return the sum of tallies whose rows come one after the other."""
+    rows = np.concatenate([tally.rows for tally in tallies], axis=1)
+    return Tally(len(rows), rows, np.concatenate([tally.sums for tally in tallies]))
 
 
 def distinct(rows: Words) -> tuple[Words, Sums]:

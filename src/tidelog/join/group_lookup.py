@@ -38,7 +38,7 @@ class GroupLookup:
         index = self._relation.index(program.plan.orders[1])
         reads = reading(index, version)
         arity = len(self._relation.domains)
-        program.read(0, batch.descriptors(), batch, 0)
+        program.read(0, batch.descriptors(), [batch], 0)
         if not batch or not program.read(1, reads.descriptors, reads.runs, reads.limit):
             return np.empty(0, np.int64), np.empty((arity, 0), np.int64)
         out = self._catalog.buffer(program.out_height)

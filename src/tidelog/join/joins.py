@@ -8,6 +8,7 @@ the values of its slots, Python adds its own, and the next stage starts from tho
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +39,9 @@ from tidelog.store.catalog import Catalog
 from tidelog.store.domain import RAW_BITS, Domain, DomainOverflow
 from tidelog.store.index import Index
 from tidelog.store.layout import Layout
-from tidelog.store.run import Run, Words, descriptors_of, sort_words
+from tidelog.store.relation import StoredRelation
+from tidelog.store.run import Run, Words, descriptors_of
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 from tidelog.values.types import Type
 
@@ -94,6 +97,26 @@ class _Stage:
     slots: tuple[str, ...]
     """What it emits, if it is not the last stage."""
     externals: tuple[Condition, ...]
+
+
+@dataclass(frozen=True)
+class JoinPart:
+    """A part of a join, which can run beside the others."""
+
+    program: JoinProgram
+    rows: Run | None = None
+    """The rows to start from, in the primary order, if it has not read them yet."""
+
+
+@dataclass(frozen=True)
+class JoinStep:
+    """A join of one stage, and what it reads."""
+
+    program: JoinProgram
+    driver: int
+    """The atom of the plan that it starts from."""
+    reads: Sequence[tuple[int, int, StoredRelation, tuple[int, ...]]]
+    """For each other atom its number in the plan, its place in the rule, its relation and order."""
 
 
 class RuleJoin:
@@ -300,16 +323,16 @@ class RuleJoin:
     @property
     def can_be_walked(self) -> bool:
         """Whether the kernel can run the join from rows in any order, without calling Python."""
-        return len(self.stages) == 1 and self.stages[0].program.scans_at_once(self._walked_atom)
+        return len(self.stages) == 1 and self.stages[0].program.scans_at_once(self.walked_atom)
 
     @property
-    def _walked_atom(self) -> int:
+    def walked_atom(self) -> int:
         """The driver's place in the plan."""
         assert self._driver_place is not None
         return self.stages[0].places.index(self._driver_place)
 
-    def opened(self, reader: Reader) -> tuple[JoinProgram, int] | None:
-        """Return the join, with all but the driver read, and the driver's place in it.
+    def opened(self, reader: Reader) -> JoinProgram | None:
+        """Return the join, with all atoms but the driver's read.
 
         Returns None if an atom has no rows, so that the join has no results.
         """
@@ -317,7 +340,25 @@ class RuleJoin:
         stage.program.refresh(self._catalog.record_address)
         if not self._read(stage, reader, [], None, but=self._driver_place):
             return None
-        return stage.program, self._walked_atom
+        return stage.program
+
+    def bias(self, slot: str) -> int:
+        """Return what the code of a slot is less than its ordinal."""
+        domain = self._domains.get(slot)
+        return 0 if domain is None else domain.bias
+
+    def as_step(self) -> JoinStep | None:
+        """Return the join for short epochs (kernel/epoch.py); None if Python takes part in it."""
+        if len(self.stages) > 1:
+            return None
+        stage, relations = self.stages[0], self._catalog.relations
+        plan = stage.program.plan
+        reads = [
+            (atom, place, relations[plan.atoms[atom].relation], plan.orders[atom])
+            for atom, place in enumerate(stage.places)
+            if place != self._driver_place
+        ]
+        return JoinStep(stage.program, self.walked_atom, reads)
 
     @property
     def writes_sorted_rows(self) -> bool:
@@ -369,6 +410,66 @@ class RuleJoin:
                 yield Instances(rows, out[words, :n].copy() if self._mode != k.PLAIN else None)
             return
         yield from self._run_from(0, reader, driver, None, None, settle_level)
+
+    def in_parts(
+        self, reader: Reader, driver: Sequence[Run] | None, count: int
+    ) -> list[JoinPart] | None:
+        """Return parts of the join, opened, to be run at the same time.
+
+        Returns None if the join cannot be cut, and no parts if it has no results. The rows that are
+        read must stay as they are until `close`.
+        """
+        if len(self.stages) > 1 or self._mode != k.PLAIN:
+            return None
+        self.failed = False
+        stage = self.stages[0]
+        program = stage.program
+        slices = self._driver_slices(driver, count)
+        if len(slices) > 1:
+            if not self._read(stage, reader, [], None, but=self._driver_place):
+                return []
+            program.refresh(self._catalog.record_address)
+            return [JoinPart(program.copy(), rows) for rows in slices]
+        if not self._read(stage, reader, driver, None):
+            return []
+        program.refresh(self._catalog.record_address)
+        return [JoinPart(part) for part in program.parts(count)] or None
+
+    def _driver_slices(self, driver: Sequence[Run] | None, count: int) -> list[Run]:
+        """Return the driver in parts, if these lead to different heads; otherwise nothing.
+
+        That is so if both begin with the same variable. Then the parts have no rows in common.
+        """
+        place, head = self._driver_place, self.rule.head.args[0]
+        if driver is None or len(driver) != 1 or place is None or self.driver == HEAD:
+            return []
+        atom, words = self._atoms[place], driver[0].words
+        if atom.args[0] != head or head in self.rule.constants:
+            return []
+        layout = self._catalog.relations[atom.relation].primary.layout
+        shift = int(layout.by_column[0][1])
+        first, n = words[0], words.shape[1]
+        keys = [(first[n * number // count] >> shift) << shift for number in range(1, count)]
+        cuts = sorted({0, *np.searchsorted(first, keys).tolist(), n})
+        return [
+            Run(np.ascontiguousarray(words[:, start:stop]))
+            for start, stop in itertools.pairwise(cuts)
+        ]
+
+    def begin(self, part: JoinPart) -> None:
+        """Read the rows that a part starts from, and put it at its beginning."""
+        if part.rows is not None:
+            assert self._driver_place is not None
+            atom = self.walked_atom
+            relation, order = part.program.plan.atoms[atom].relation, part.program.plan.orders[atom]
+            runs = [self._in_order(part.rows, relation, order)]
+            part.program.read(atom, descriptors_of(runs), runs, DEAD)
+        part.program.begin()
+
+    def close(self, parts: Sequence[JoinPart]) -> None:
+        """Note what the parts have met, and drop the references to what was read."""
+        self.failed = self.failed or any(part.program.failed for part in parts)
+        self.stages[0].program.release()
 
     def _read(
         self,

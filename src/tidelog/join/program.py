@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from tidelog.kernel import join as kernel
 from tidelog.kernel import join_layout as k
 from tidelog.plan.steps import Absent, Bound, Leap, Plan, Scan, Seek
 from tidelog.store.layout import Layout
+from tidelog.store.run import Run
 from tidelog.values.types import Type
 
 Array = NDArray[np.int64]
@@ -59,13 +61,13 @@ class JoinProgram:
         self._slots, self._cursor = arrays["slots"], arrays["cursor"]
         self._rest, self._flagged = arrays["rest"], arrays["flagged"]
         self._state = np.zeros(k.STATE_SIZE, np.int64)
-        self._kept: dict[int, object] = {}
+        self._kept: dict[int, Sequence[Run]] = {}
 
     def read(
         self,
         atom: int,
         descriptors: Array,
-        kept: object,
+        kept: Sequence[Run],
         limit: int,
         uses_level: bool = False,
         excludes_flagged: bool = False,
@@ -84,6 +86,11 @@ class JoinProgram:
             excludes_flagged, ignores_marks,
         )  # fmt: skip
         return True
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether `refresh` has anything to do."""
+        return bool(self._record_slots)
 
     def refresh(self, address: Callable[[Type, int], int]) -> None:
         """Fill in the addresses of the fields of records: the arrays grow, and move."""
@@ -110,6 +117,10 @@ class JoinProgram:
             and isinstance(uses[0], Scan)
             and len(uses[0].columns) == len(self.plan.atoms[atom].args)
         )
+
+    def layout(self, atom: int) -> Layout:
+        """Return the layout of the rows of an atom, in the order in which they are read."""
+        return self._layouts[atom]
 
     def description(self, driver: int) -> Array:
         """Return the join as a row of numbers, for a walk (kernel/walk.py)."""
@@ -142,6 +153,63 @@ class JoinProgram:
         state = self._state
         return Overflowed(self.emitted[state[k.WIDEN_COLUMN]], int(state[k.WIDEN_VALUE]))
 
+    def parts(self, count: int) -> list[JoinProgram]:
+        """Return copies of the join that each do a part of it, in the order of its output.
+
+        What the first step goes through is cut into parts with about as many rows: values of a
+        leap, or rows of a scan. Returns nothing if the first step does neither. The parts are valid
+        until the join reads other rows.
+        """
+        steps, high = self.arrays["steps"], self._high
+        step = steps[0]
+        if step[k.OP] == k.LEAP:
+            read = self.arrays["parts"][step[k.LEAP_START] : step[k.LEAP_STOP]].tolist()
+        elif step[k.OP] in (k.SCAN, k.SCAN_EMIT):
+            read = [(int(step[k.SCAN_ATOM]), int(step[k.SCAN_DEPTH]))]
+        else:
+            return []
+        sizes = {
+            atom: high[atom, 0, : self._atoms[atom, k.RUN_COUNT]].tolist()
+            for atom, depth in read
+            if depth == 0
+        }
+        if not sizes:
+            return []
+        atom = max(sizes, key=lambda atom: sum(sizes[atom]))
+        cuts = self._values(atom, sizes[atom], count) if step[k.OP] == k.LEAP else None
+        cuts = cuts or _row_cuts(sizes[atom], count)
+        found = []
+        for start, stop in itertools.pairwise(cuts):
+            if start != stop:
+                part = self.copy()
+                part.arrays["low"][atom, 0, : len(start)] = start
+                part.arrays["high"][atom, 0, : len(stop)] = stop
+                found.append(part)
+        return found
+
+    def _values(self, atom: int, sizes: Sequence[int], count: int) -> list[list[int]]:
+        """Return positions in the runs of an atom at values of its first column."""
+        field = self.arrays["fields"][atom, 0]
+        word, shift = int(field[k.FIELD_WORD]), int(field[k.FIELD_SHIFT])
+        runs = [run.words[word] for run in self._kept[atom][: len(sizes)]]
+        largest = max(runs, key=len)
+        cuts = [[0] * len(runs)]
+        for number in range(1, count):
+            key = (largest[len(largest) * number // count] >> shift) << shift
+            cuts.append([int(np.searchsorted(words, key)) for words in runs])
+        return [*cuts, list(sizes)]
+
+    def copy(self) -> JoinProgram:
+        """Return the join, opened as it is, with arrays of its own for what it reads and does."""
+        changing = ("atoms", "runs", "slots", "low", "high", "cursor", "rest", "flagged")
+        own = {name: self.arrays[name].copy() for name in changing}
+        copied = JoinProgram(
+            self.plan, self.mode, self._layouts, {**self.arrays, **own}, self.initial,
+            self._record_slots, self.emitted, self.out_height, self.slot_numbers,
+        )  # fmt: skip
+        copied._kept = dict(self._kept)
+        return copied
+
     def release(self) -> None:
         """Drop the references to the runs that were read."""
         self._kept.clear()
@@ -161,3 +229,16 @@ class JoinProgram:
     def failed(self) -> bool:
         """Whether some computation failed since `run` was called."""
         return bool(self._state[k.FAILURE])
+
+
+def _row_cuts(sizes: Sequence[int], count: int) -> list[list[int]]:
+    """Return positions in runs that are read one after the other."""
+    total = sum(sizes)
+    cuts = []
+    for number in range(count + 1):
+        left, cut = total * number // count, []
+        for size in sizes:
+            cut.append(min(left, size))
+            left -= cut[-1]
+        cuts.append(cut)
+    return cuts

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import numpy as np
 
 from tidelog.join.failures import check_failures, failing_heads
-from tidelog.join.joins import LARGE_CHANGE, Instances, Reader, RuleJoin
-from tidelog.kernel.join_layout import COUNT, PLAIN
+from tidelog.join.gather import Sums, Tally, distinct, united
+from tidelog.join.joins import LARGE_CHANGE, Instances, JoinPart, Reader, RuleJoin
+from tidelog.join.program import Overflowed
+from tidelog.join.spreading import Columns, spread_columns
+from tidelog.kernel.join_layout import COUNT, PLAIN, RANGES
 from tidelog.plan.body import LoweredRule, OnFailure
 from tidelog.plan.matching import shape
 from tidelog.store.catalog import Catalog
 from tidelog.store.run import Run, Words
 
+Take: TypeAlias = "Callable[[Words], tuple[Words, Sums]]"
+"""Makes distinct rows with weights of what a join has found; it may overwrite that."""
+
 _SMALL_CHANGE = 64
+_LARGE = 1 << 14  # rows to start from: workers join them
+_PARTS = 2  # of a large join, for each worker
 
 
 class RuleJoins:
@@ -56,6 +67,78 @@ class RuleJoins:
         elif join.failed and on_failure is OnFailure.RAISE and after is not None:
             check_failures(self._catalog, self.rule, driver, after, rows)
 
+    def add_to(
+        self,
+        tally: Tally,
+        driver: int | None,
+        reader: Reader,
+        rows: Sequence[Run] | None,
+        *,
+        take: Take = distinct,
+        after: Reader | None = None,
+    ) -> None:
+        """Join the rule as `run` does, and add what `take` makes of its head rows to a tally.
+
+        Large joins are cut into parts, and run by all workers of the catalog.
+        """
+        if self._is_large(driver, rows) and self.rule.on_failure is not OnFailure.DERIVE:
+            size = 0 if rows is None else sum(len(run) for run in rows)
+            join = self._join(driver, PLAIN, size)
+            count = _PARTS * self._catalog.workers.count
+            parts = join.in_parts(reader, rows, count)
+            if parts is not None:
+                self._run_parts(join, parts, take, tally)
+                if join.failed and self.rule.on_failure is OnFailure.RAISE and after is not None:
+                    check_failures(self._catalog, self.rule, driver, after, rows)
+                return
+        for instances in self.run(driver, PLAIN, reader, rows, after=after):
+            tally.merge(*take(instances.rows))
+
+    def _is_large(self, driver: int | None, rows: Sequence[Run] | None) -> bool:
+        if self._catalog.workers.count == 1:
+            return False
+        if rows is not None:
+            return sum(len(run) for run in rows) >= _LARGE
+        atoms = (atom.relation for _, atom in self.rule.positive)
+        return any(self._catalog.relations[name].stored >= _LARGE for name in atoms)
+
+    def _run_parts(
+        self, join: RuleJoin, parts: Sequence[JoinPart], take: Take, tally: Tally
+    ) -> None:
+        """Run the parts of a join, and add their rows to a tally."""
+        catalog = self._catalog
+        workers, meter = catalog.workers, catalog.meter
+        words = catalog.relations[self.rule.head.relation].words
+
+        def run(part: JoinPart, is_stopped: Callable[[], bool]) -> Tally:
+            found = Tally(words)
+            with workers.lock:
+                out = catalog.buffer(part.program.out_height)
+            try:
+                join.begin(part)
+                done = False
+                while not done and not is_stopped():
+                    n, done = part.program.advance(out)
+                    with workers.lock:
+                        meter.found(n)
+                    if n:
+                        found.merge(*take(np.ascontiguousarray(out[:words, :n])))
+            except Overflowed as error:
+                raise join.overflow(error) from None
+            finally:
+                with workers.lock:
+                    catalog.give_back(out)
+            return found
+
+        try:
+            tallies = workers.map(run, parts)
+        finally:
+            join.close(parts)
+        tallies = [found for found in tallies if len(found)]
+        if tallies:
+            total = united(tallies, workers)
+            tally.merge(total.rows, total.sums)
+
     def writes_sorted_rows(self, driver: int, size: int, *, is_bounded: bool = True) -> bool:
         """Return whether the join from an atom writes rows in the order of the head.
 
@@ -69,6 +152,13 @@ class RuleJoins:
         if self.rule.on_failure is not OnFailure.RAISE:
             return None
         return self._join(None, COUNT, 0).count(reader)
+
+    def spread(self, reader: Reader, rows_at_once: int) -> Iterator[Columns] | None:
+        """Return the instantiations as columns, in no order; None if they have to be enumerated."""
+        if self.rule.on_failure is not OnFailure.RAISE:
+            return None
+        join = self._join(None, RANGES, 0)
+        return spread_columns(join, reader, rows_at_once) if len(join.stages) == 1 else None
 
     def _failing(self, driver: int | None, reader: Reader, rows: Sequence[Run] | None) -> Words:
         """Return what the rule derives where conditions fail."""

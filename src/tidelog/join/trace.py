@@ -124,6 +124,8 @@ class RuleTrace:
 
         Steps behind it did not run, so changes that concern them are not noticed there.
         """
+        self.estimate = 0.0
+        """How many bytes the indexes would take, if recording was given up."""
         self._catalog = catalog
         self._names = {rule.head.relation: None, **{a.relation: None for a in rule.atoms}}
         self._generations = self._current_generations()
@@ -278,12 +280,18 @@ class RuleTrace:
         """The memory of the indexes."""
         return sum(index.nbytes for index in self.indexes)
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The relations that the rule reads."""
+        return tuple(dict.fromkeys(atom.relation for atom in self.rule.atoms))
+
     # --- running ---
 
     def record(self, version: Version, most: float = math.inf) -> bool:
         """Run the whole join on a version, and record its trace. Nothing is emitted.
 
-        Returns False, and stops, if the intervals take more than `most` bytes.
+        Returns False, and stops, if the intervals take more than `most` bytes. Then `estimate` says
+        how many bytes all of them would take.
         """
         size = 0
         found: list[list[Words]] = [[] for _ in self.indexes]
@@ -294,6 +302,7 @@ class RuleTrace:
                 found[number].append(rows)
                 size += rows.nbytes
             if size > most:
+                self.estimate = size / max(self._share_done(), 1e-6)
                 return False
             self._catalog.meter.found(0)
         self.failed = bool(self._state[t.FAILURE])
@@ -301,6 +310,18 @@ class RuleTrace:
             index.load(_joined(chunks, np.empty((index.words, 0), np.int64)))
         self._recorded = sum(index.stored for index in self.indexes)
         return True
+
+    def _share_done(self) -> float:
+        """Return how much of the join has run: the share of the rows that its first leap passed."""
+        parts = self._program.arrays["parts"]
+        first = next((step for step in self._steps if step[k.OP] == k.LEAP), None)
+        if first is None:
+            return 1.0
+        atom, depth = (int(n) for n in parts[first[k.LEAP_START]])
+        low, high, cursor = (ranges[1, atom, depth] for ranges in self._ranges)
+        runs = int(self._counts[1, atom])
+        whole = int((high[:runs] - low[:runs]).sum())
+        return int((cursor[:runs] - low[:runs]).sum()) / whole if whole else 1.0
 
     def follow(self) -> tuple[Words, Array]:
         """Return the heads of changed assignments, each with the weight 1 or -1.

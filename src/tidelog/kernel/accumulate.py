@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.compiling import ONE, ZERO, bare_helper, bare_kernel, kernel
+from tidelog.kernel.compiling import bare_helper, bare_kernel, kernel
 from tidelog.kernel.exact import (
     LIMBS,
     SIZE,
@@ -47,10 +47,8 @@ from tidelog.kernel.groups import (
     VALUE,
     WORDS_USED,
     hash_head,
-    note_groups,
     remove_group,
 )
-from tidelog.kernel.rows import pack_row, unpack_row
 
 # Parts of a shape: the first limb, how many there are, and flags.
 COUNT_SHIFT = 8
@@ -279,70 +277,6 @@ def add_up(
                 inserted[c, state[INSERTED]] = heads[slot, c]
             inserted[width, state[INSERTED]] = value
             state[INSERTED] += 1
-
-
-@kernel
-def add_row(
-    heads, table, words, state, undo, operation, columns, key, target, added, limbs, out
-):  # fmt: skip
-    """Do what `_add_row` does, for Python to call."""
-    return _add_row(
-        heads, table, words, state, undo, operation, columns, key, target, added, limbs,
-        out[0], out[1],
-    )  # fmt: skip
-
-
-@kernel
-def change_by_row(
-    heads, table, words, state, undo, operation, row, fields, key, target, added, limbs, into,
-    deleted, inserted,
-):  # fmt: skip
-    """Add a stored row to its group, or subtract it; write the result rows as they are stored.
-
-    `fields` and `into` are those of the row and of the results, with the bias of each column last.
-    Returns how many result rows are deleted and inserted (-1 and -1 if an array is full), whether
-    the sum overflows its type, and whether the result fits its field.
-    """
-    columns = np.empty((fields.shape[0], 1), np.int64)
-    unpack_row(row, fields, columns)
-    width = heads.shape[1] - FIELDS
-    before, after = np.empty((width + 1, 1), np.int64), np.empty((width + 1, 1), np.int64)
-    if not _add_row(
-        heads, table, words, state, undo, operation, columns, key, target, added, limbs, before,
-        after,
-    ):  # fmt: skip
-        return np.int64(-1), np.int64(-1), False, True
-    fits = True
-    if state[DELETED]:
-        pack_row(before, into, deleted)
-    if state[INSERTED]:
-        fits = pack_row(after, into, inserted) < 0
-    return state[DELETED], state[INSERTED], state[BEYOND] != 0, fits
-
-
-@njit(cache=True, inline="always")
-def _add_row(
-    heads, table, words, state, undo, operation, columns, key, target, added, limbs, deleted,
-    inserted,
-):  # fmt: skip
-    """Add a row to its group, or subtract it if `added` is 0; return False if an array is full.
-
-    Does what `note_groups` and `add_up` do, in one call.
-    """
-    if state[WORDS_USED] + LARGEST_BLOCK > words.shape[0]:
-        return False
-    which = np.zeros(1, np.int64)
-    no_places = np.zeros(0, np.int32)
-    if not note_groups(heads, table, state, columns, key, ZERO, ONE, which, undo, no_places, ZERO):
-        return False
-    state[DELETED] = state[INSERTED] = state[BEYOND] = 0
-    values = columns[max(target, 0)]
-    order, no_partials = np.zeros(0, np.int64), np.zeros((3, 0), np.int64)
-    add_up(
-        heads, words, state, undo, operation, which, values, no_partials, added, order, ZERO, ONE,
-        ZERO, limbs, deleted, inserted,
-    )  # fmt: skip
-    return True
 
 
 @bare_kernel

@@ -16,6 +16,9 @@ creates an array, or returns a part of one, must not be bare; Numba refuses to c
 
 The constants are arguments for helpers. Numba compiles a helper again for each literal that it is
 called with; these are not literals.
+
+`without_gil` variants release the GIL: those that work on large arrays for several threads at once
+(runtime/workers.py). It costs some 50 ns a call.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ _BARE: dict[str, Any] = {"_nrt": False}
 kernel = njit(**_FROM_PYTHON)
 bare_kernel = njit(**_FROM_PYTHON, **_BARE)
 kernel_without_gil = njit(**_FROM_PYTHON, nogil=True)
+bare_kernel_without_gil = njit(**_FROM_PYTHON, **_BARE, nogil=True)
 helper = njit(**_FROM_KERNELS)
 bare_helper = njit(**_FROM_KERNELS, **_BARE)
 inlined = njit(**_FROM_KERNELS, **_BARE, forceinline=True)

@@ -59,6 +59,45 @@ def _array(dimensions: int) -> Any:
 array1, array2, array3 = (_array(dimensions) for dimensions in (1, 2, 3))
 
 
+def _view(dimensions: int, element: Any, width: int) -> Any:
+    """Return an intrinsic that makes an array of an address and the size of each dimension.
+
+    `width` is that of an element, in bytes.
+    """
+    array_type: Any = types.Array
+    result = array_type(element, dimensions, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        shape = list(args[1:])
+        strides = [_I64(width)]
+        for size in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], size))
+        array = _arrays.make_array(result)(context, builder)
+        data = builder.inttoptr(args[0], array.data.type)
+        _arrays.populate_array(array, data, shape, strides, _I64(width), meminfo=None)
+        return array._getvalue()
+
+    if dimensions == 1:
+
+        @intrinsic
+        def view1(typingctx: Any, address: Any, n: Any) -> Any:
+            return result(types.int64, types.int64), codegen
+
+        return view1
+
+    @intrinsic
+    def view2(typingctx: Any, address: Any, rows: Any, columns: Any) -> Any:
+        return result(types.int64, types.int64, types.int64), codegen
+
+    return view2
+
+
+# Arrays by address: nothing checks that they are there, and that they have this size.
+view1, view2 = (_view(dimensions, types.int64, 8) for dimensions in (1, 2))
+view_i32, view_u32 = (_view(1, element, 4) for element in (types.int32, types.uint32))
+view_flags = _view(1, types.boolean, 1)
+
+
 @intrinsic
 def call_join(typingctx: Any, address: Any, *arguments: Any) -> Any:
     """Return what `join` (kernel/join.py), at this address, returns for the arguments."""

@@ -27,6 +27,7 @@ from tidelog.kernel.search import count_before, gallop
 SIZE, MARKS, COUNTS, WIDE, DIRECTORY, SHIFT, WORDS = range(7)  # WIDE: counts have 64 bits
 MOST_RUNS = 10  # of an order, including the tail
 
+NO_DIRECTORY = np.zeros(0, np.int32)
 _FAR = 64
 
 
@@ -265,28 +266,6 @@ def place(ordinals, fields, runs, limit, row, found):
     if misfit < 0:
         find(runs, row.shape[0], limit, row, ONE, found)
     return misfit
-
-
-@kernel
-def kill_row(runs, tail, rows, undo, noted):
-    """Delete a row that is not dead; return how many undo entries there are.
-
-    If its run has no marks yet, returns -1 - the number of the run.
-    """
-    fingers = np.zeros(MOST_RUNS, np.int64)
-    r, at, old = find_row(runs, rows.shape[0], KNOWN, rows, ZERO, fingers)
-    if r < 0:
-        return noted
-    if runs[r, MARKS] == 0:
-        return -1 - r
-    if r == tail:
-        store32(runs[r, MARKS], at, np.int64(GONE))
-        return noted
-    undo[0, noted] = r
-    undo[1, noted] = at
-    undo[2, noted] = old
-    store32(runs[r, MARKS], at, np.int64(DEAD_NOW))
-    return noted + 1
 
 
 @bare_kernel

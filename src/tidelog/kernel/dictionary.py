@@ -1,27 +1,54 @@
-"""Finding the entries of a dictionary by their bytes (store/kept_items.py).
+"""Finding the entries of a dictionary by their bytes (store/kept_items.py, store/symbols.py).
 
 The bytes of all entries, symbols or records, are *pieces* of one array. Piece i is
 content[ends[i - 1] : ends[i]]; the first one begins at 0. A hash table has the numbers of pieces,
 plus 1. Its size is a power of 2, and at least twice the number of pieces.
+
+Symbols are often 80 bytes long, so they are hashed and compared in words.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from tidelog.kernel.compiling import kernel
+from tidelog.kernel.compiling import inlined, kernel
+from tidelog.kernel.pointers import load64
 
 _MIX = -7046029254386353131
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _hash(content, start, stop, mask):
+    address = content.ctypes.data
     mixed = np.int64(stop - start)
-    for i in range(start, stop):
-        mixed = (mixed ^ np.int64(content[i])) * np.int64(_MIX)
+    at = start
+    while at + 8 <= stop:
+        mixed = (mixed ^ load64(address + at, np.int64(0))) * np.int64(_MIX)
         mixed ^= (mixed >> 29) & ((np.int64(1) << 35) - 1)
+        at += 8
+    last = np.int64(0)
+    while at < stop:
+        last = (last << 8) | np.int64(content[at])
+        at += 1
+    mixed = (mixed ^ last) * np.int64(_MIX)
+    mixed ^= (mixed >> 29) & ((np.int64(1) << 35) - 1)
     return mixed & mask
+
+
+@inlined
+def _equal(a, i, b, j, size):
+    """Return whether `size` bytes of a, from i on, are those of b from j on."""
+    one, other = a.ctypes.data + i, b.ctypes.data + j
+    at = np.int64(0)
+    while at + 8 <= size:
+        if load64(one + at, np.int64(0)) != load64(other + at, np.int64(0)):
+            return False
+        at += 8
+    while at < size:
+        if a[i + at] != b[j + at]:
+            return False
+        at += 1
+    return True
 
 
 @kernel
@@ -41,18 +68,71 @@ def enter_pieces(content, ends, slots):
 def find_piece(content, ends, slots, wanted):
     """Return the number of the piece that has these bytes; -1 if there is none."""
     mask = slots.shape[0] - 1
-    size = wanted.shape[0]
-    at = _hash(wanted, np.int64(0), np.int64(size), mask)
+    size = np.int64(wanted.shape[0])
+    at = _hash(wanted, np.int64(0), size, mask)
     while slots[at] != 0:
         piece = np.int64(slots[at]) - 1
         start = ends[piece - 1] if piece > 0 else np.int64(0)
-        if ends[piece] - start == size:
-            equal = True
-            for i in range(size):
-                if content[start + i] != wanted[i]:
-                    equal = False
-                    break
-            if equal:
-                return piece
+        if ends[piece] - start == size and _equal(content, start, wanted, np.int64(0), size):
+            return piece
         at = (at + 1) & mask
     return np.int64(-1)
+
+
+@kernel
+def number_texts(texts, starts, content, ends, slots, used, adds, hashes, numbers):
+    """Write the number of the piece that equals each text; -1 if there is none.
+
+    Text i is texts[starts[i] : starts[i + 1]]. If it `adds`, new texts become pieces; there is room
+    for all of them. Returns how many pieces there are.
+
+    Memory is slow to answer, and can be asked many questions at once. So for a block of texts, as
+    many as there are `hashes`, the hash table and the pieces are read once before they are used.
+    """
+    mask = slots.shape[0] - 1
+    block = hashes.shape[0]
+    count = numbers.shape[0]
+    for first in range(0, count, block):
+        stop = min(first + block, count)
+        for i in range(first, stop):
+            hashes[i - first] = _hash(texts, starts[i], starts[i + 1], mask)
+        for i in range(first, stop):
+            numbers[i] = slots[hashes[i - first]]
+        for i in range(first, stop):
+            numbers[i] = ends[numbers[i] - 2] if numbers[i] > 1 else np.int64(0)
+        touched = np.int64(0)
+        for i in range(first, stop):
+            touched += content[numbers[i]] if numbers[i] < content.shape[0] else np.int64(0)
+        numbers[first] = touched
+        used = _number_block(
+            texts, starts, content, ends, slots, used, adds, hashes, numbers, first, stop
+        )
+    return used
+
+
+@inlined
+def _number_block(texts, starts, content, ends, slots, used, adds, hashes, numbers, first, stop):
+    mask = slots.shape[0] - 1
+    filled = ends[used - 1] if used > 0 else np.int64(0)
+    for i in range(first, stop):
+        start = starts[i]
+        size = starts[i + 1] - start
+        at = hashes[i - first]
+        found = np.int64(-1)
+        while slots[at] != 0:
+            piece = np.int64(slots[at]) - 1
+            begin = ends[piece - 1] if piece > 0 else np.int64(0)
+            if ends[piece] - begin == size and _equal(content, begin, texts, start, size):
+                found = piece
+                break
+            at = (at + 1) & mask
+        if found < 0 and adds:
+            for j in range(size):
+                content[filled + j] = texts[start + j]
+            filled += size
+            ends[used] = filled
+            found = np.int64(used)
+            used += 1
+            slots[at] = used
+        numbers[i] = found
+    return used

@@ -33,7 +33,7 @@ import numpy as np
 
 from tidelog.kernel import checked
 from tidelog.kernel import join_layout as k
-from tidelog.kernel.compiling import bare_kernel, inlined, kernel
+from tidelog.kernel.compiling import bare_kernel_without_gil, inlined, kernel
 from tidelog.kernel.descriptors import DIRECTORY, MARKS, SHIFT, SIZE, WORDS
 from tidelog.kernel.machine import DIVISION, run_code
 from tidelog.kernel.marks import DEAD, FLAG
@@ -247,7 +247,7 @@ def _enter(atoms, runs, fields, low, high, cursor, atom, depth, value):
                 cursor[atom, depth, r] = beyond
 
 
-@bare_kernel
+@bare_kernel_without_gil
 def join(
     steps, parts, columns, segments, fields, atoms, runs, code, emits, pieces,
     slots, low, high, cursor, rest, flagged, out, state, mode,
@@ -359,6 +359,21 @@ def join(
                 down = False
                 step -= 1
                 continue
+            if mode == k.RANGES:
+                # The atom has one run without marks.
+                if low[atom, depth, 0] < high[atom, depth, 0]:
+                    if filled == capacity:
+                        state[k.AT_STEP], state[k.DOWN], state[k.FILLED] = step, 1, filled
+                        state[k.FUEL] = fuel
+                        return k.FULL
+                    for e in range(words):
+                        out[e, filled] = slots[emits[e, k.EMIT_SLOT]]
+                    out[words, filled] = low[atom, depth, 0]
+                    out[words + 1, filled] = high[atom, depth, 0]
+                    filled += 1
+                down = False
+                step -= 1
+                continue
             base = np.int64(0)
             for e in range(words):
                 base += slots[emits[e, k.EMIT_SLOT]] << emits[e, k.EMIT_SHIFT]
@@ -405,7 +420,13 @@ def join(
                     return k.FULL
                 fires = np.int64(0)
                 counts = True
-                if mode == k.SETTLE:
+                if mode == k.RANGES:
+                    for e in range(words):
+                        out[e, filled] = slots[emits[e, k.EMIT_SLOT]]
+                    out[words, filled], out[words + 1, filled] = 0, 1
+                    filled += 1
+                    counts = False
+                elif mode == k.SETTLE:
                     # If the old levels of the flagged rows did not decide, it was counted before.
                     counts = rest[step] < flagged[step]
                     fires = 1 + max(state[k.SETTLE_LEVEL], rest[step])

@@ -77,3 +77,4 @@ SETTLE = 2  # the iteration it fires in now that the flagged rows have level `se
 LOOK_BACK = 3  # as LOSE; no row is flagged
 COUNT = 5  # nothing is written: FILLED becomes the number of instantiations
 RAW = 4  # the two largest levels, for rules that are joined in stages: of rows not flagged, flagged
+RANGES = 6  # no rows are written, but ranges of the atom that is scanned last (kernel/spreading.py)

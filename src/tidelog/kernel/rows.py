@@ -10,7 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tidelog.kernel.compiling import ZERO, bare_helper, bare_kernel, helper, kernel
+from tidelog.kernel.compiling import (
+    ZERO,
+    bare_helper,
+    bare_kernel,
+    bare_kernel_without_gil,
+    helper,
+    kernel,
+    kernel_without_gil,
+)
 from tidelog.kernel.pointers import load32, load64, store32, store64
 from tidelog.kernel.search import gallop
 
@@ -93,7 +101,7 @@ def _sift(rows, order, start, root, n):
         root = child
 
 
-@bare_kernel
+@bare_kernel_without_gil
 def unique_sums(rows, n, weights, has_weights, counts):
     """Deduplicate sorted rows in place; add up their weights (or 1 each) in `counts`."""
     kept = 0
@@ -123,7 +131,7 @@ def unique_sums(rows, n, weights, has_weights, counts):
     return kept
 
 
-@kernel
+@kernel_without_gil
 def remove_present(rows, counts, n, run, marks, has_marks, limit):
     """Remove the rows that are alive in `run`, in place, with counts; return how many are left."""
     kept = 0
@@ -161,7 +169,7 @@ def remove_present(rows, counts, n, run, marks, has_marks, limit):
     return kept
 
 
-@kernel
+@kernel_without_gil
 def remove_seen(rows, counts, n, seen):
     """Remove rows of one word whose bits are set in `seen`, in place; return how many are left."""
     kept = 0
@@ -174,7 +182,7 @@ def remove_seen(rows, counts, n, seen):
     return kept
 
 
-@kernel
+@kernel_without_gil
 def see(rows, seen):
     """Set the bits of rows of one word."""
     for i in range(rows.shape[1]):
@@ -191,7 +199,7 @@ def largest_parts(rows, leveled_counts, shift, largest):
         largest[2] = max(largest[2], leveled_counts[i] & ((np.int64(1) << shift) - 1))
 
 
-@kernel
+@kernel_without_gil
 def pack_levels(rows, leveled_counts, shift, level_bits, count_bits, into, start):
     """Write row, level and count as one number each, from `start` on."""
     for i in range(rows.shape[1]):
@@ -200,7 +208,7 @@ def pack_levels(rows, leveled_counts, shift, level_bits, count_bits, into, start
         into[start + i] = (((rows[0, i] << level_bits) | level) << count_bits) | count
 
 
-@kernel
+@kernel_without_gil
 def unpack_levels(packed, level_bits, count_bits, marks, counts):
     """Undo `pack_levels`: write levels and counts, and leave the rows."""
     level_mask = (np.int64(1) << level_bits) - 1
@@ -228,14 +236,14 @@ def mark_bits(rows, marks):
     return bits if top >> (63 - bits) == 0 else -1
 
 
-@kernel
+@kernel_without_gil
 def add_marks(rows, marks, bits):
     """Put the marks into the lowest bits of the rows."""
     for i in range(rows.shape[1]):
         rows[0, i] = (rows[0, i] << bits) | marks[i]
 
 
-@kernel
+@kernel_without_gil
 def take_marks(rows, bits, marks):
     """Move the marks out of the rows again."""
     mask = (np.int64(1) << bits) - 1
@@ -265,7 +273,7 @@ def _copy_sum(rows, sums, i, into, into_sums, out):
     into_sums[out] = sums[i]
 
 
-@bare_kernel
+@bare_kernel_without_gil
 def merge_sums(a, counts_a, n_a, b, counts_b, n_b, into, counts):
     """Write the union of two sets of rows, with the counts of rows in both added up."""
     i = j = out = 0
@@ -414,7 +422,7 @@ def locate(run, marks, has_marks, limit, rows, n, positions):
     return found
 
 
-@kernel
+@kernel_without_gil
 def repack(rows, n, fields, into_fields, into):
     """Write the rows in another layout; a field is (word, shift, mask), one for each column.
 
@@ -492,11 +500,3 @@ def pack_row(ordinals, fields, row):
             return np.int64(c)
         row[fields[c, 0], 0] += code << fields[c, 1]
     return np.int64(-1)
-
-
-@helper
-def unpack_row(row, fields, ordinals):
-    """Write the ordinals of a row."""
-    for c in range(fields.shape[0]):
-        code = (row[fields[c, 0], 0] >> fields[c, 1]) & fields[c, 2]
-        ordinals[c, 0] = code + fields[c, 3]

@@ -37,18 +37,18 @@ repair.rehash: i64[][] i64[][] i64 i64[][] i64[][]
 repair.take: i64[][] i64[][] i64 i64 i64[][] i64[]
 repair.level_above: i64[][] i64
 
-accumulate.change_by_row: i64[][] i32[] u32[] i64[] i64[][] i64[] i64[][] i64[][] i64[] i64 i64
-    i64[][] i64[][] i64[][] i64[][]
+epoch.derive: i64[] bool
+epoch.give: i64[] bool i64 i64[][] i64[][]
+epoch.end: i64[] bool
 accumulate.add_up: i64[][] u32[] i64[] i64[][] i64[] i64[] i64[] i64[][] i64 i64[] i64 i64 i64
     i64[][] i64[][] i64[][]
 groups.note_groups: i64[][] i32[] i64[] i64[][] i64[] i64 i64 i64[] i64[][] i32[] i64
 siblings.write_results: i64[][] u32[] i64[][] i64[][] i64 i64[] bool i64[] i64[][] i64[][] bool[]
     bool[]
 accumulate.finish: i64[][] i32[] u32[] i64[] i64[][] bool
-accumulate.add_row: i64[][] i32[] u32[] i64[] i64[][] i64[] i64[][] i64[] i64 i64 i64[][]
-    i64[][][]
 siblings.changed_rows: i64[][] i64[][] i64[][] i64[][] bool[] bool[] i64[][] i64[][]
 groups.find_groups: i64[][] i32[] i64[][] i64[] i64 i64[]
+spreading.spread: i64[][] i64 i64[][] i64[][] i64[][] i64[]
 groups.enter_all: i64[][] i64 i32[]
 accumulate.order_by_part: i64[] i64 i64 i64[] i64[]
 
@@ -69,7 +69,6 @@ descriptors.describe: i64[][] i32[] i64[] i32[] i64 i64[]
 descriptors.merge_few: i64[][] i64 i64 i64 i64[][] i32[] i32[] bool
 descriptors.write_counts: i64[][] i64 i64[][] i64[] i64 i64[][] i64
 descriptors.put_back: i64[][] i64 i64[][] i64
-descriptors.kill_row: i64[][] i64 i64[][] i64[][] i64
 descriptors.commit_deaths: i64[][] i64[][] i64 i64[]
 descriptors.kill: i64[][] i64 i64[][] i64 i64[][] i64
 descriptors.fill_directory: i64[][] i64 i64 i32[]
@@ -83,6 +82,7 @@ routing.contested: i64[][] bool[] u64[] u8[] bool[]
 syncing.sync_when_asked: i64 i64 i64 i64[] i64[]
 dictionary.find_piece: u8[] i64[] i32[] const:u8[]
 dictionary.enter_pieces: u8[] i64[] i32[]
+dictionary.number_texts: const:u8[] i64[] u8[] i64[] i32[] i64 bool i64[] i64[]
 routing.keep: u64[] u64 u64 u64 bool[]
 sets.enter_nodes: i64[][] i64 i64 i64[]
 routing.mix: i64 i64 u64[]

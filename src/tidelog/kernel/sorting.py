@@ -1,8 +1,7 @@
 """Radix sort of rows, by digits of their words.
 
-NumPy sorts one word at 90 million rows a second on most processors. On AMD's Zen 4 its AVX-512 code
-reaches 16 million, and rows of several words take ten times as long. Radix sort is as fast as NumPy
-at its best, or faster, because our words are short, and is the same on all processors.
+The store uses it where it is faster than NumPy's sort (store/sorting.py): for rows of several words
+everywhere, for single words on some processors.
 
 Rows are distributed by one digit at a time, from the last to the first, and each pass counts the
 digits of the next one. A digit has at most 9 bits. With 8 bits there are more passes. With 11 bits
@@ -14,13 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidelog.kernel.compiling import ONE, ZERO, bare_helper, bare_kernel
+from tidelog.kernel.compiling import ONE, ZERO, bare_helper, bare_kernel_without_gil
 
 MOST_DIGITS = 512
 _DIGIT_BITS = np.int64(9)
 
 
-@bare_kernel
+@bare_kernel_without_gil
 def sort_rows(rows, scratch, keys, places):
     """Sort rows by their first `keys` words; the other words move along.
 

@@ -69,8 +69,11 @@ class Builder(Transformer[Token, Any]):
     def statement(self, children: list[s.Statement], span: Span) -> s.Statement:
         return children[0]
 
-    def rule(self, children: list[Any], span: Span) -> s.RuleStatement:
+    def rule(self, children: list[Any], span: Span) -> s.RuleStatement | s.SubsumptionStatement:
         head, _if, body, plan = children
+        match head:
+            case s.Compared("<=", s.Call(), s.Call()):
+                return self._subsumption(head, body, span)
         parts = head.parts if isinstance(head, s.Both) else (head,)
         return s.RuleStatement(
             tuple(self._head(part) for part in parts), body, plan or (), span=span
@@ -82,12 +85,6 @@ class Builder(Transformer[Token, Any]):
                 return formula
             case s.Compared("=", s.Lookup() as key, value):
                 return s.FunctionalHead(key.relation, key.args, value, span=formula.span)
-            case s.Compared("<=", s.Call(), s.Call()):
-                raise self._refuse(
-                    "subsumption is",
-                    formula.span,
-                    "keep the best with an aggregate: `min` or `max`",
-                )
             case s.Not():
                 message = "a negation cannot be the head of a rule"
                 hint = "rules only say what holds: what no rule derives is absent"
@@ -95,6 +92,25 @@ class Builder(Transformer[Token, Any]):
                 message = "the head of a rule must be an atom"
                 hint = "write `relation(arguments) :- conditions.`"
         self._diagnostics.error("bad-head", message, formula.span, hint)
+        raise RefusedConstruct
+
+    def _subsumption(
+        self, head: s.Compared, body: s.Formula | None, span: Span
+    ) -> s.SubsumptionStatement:
+        """Build `worse <= better :- body.`."""
+        worse, better = (self.condition([side], side.span) for side in (head.left, head.right))
+        if not isinstance(worse, s.AtomFormula) or not isinstance(better, s.AtomFormula):
+            message = "subsumption compares two rows of a relation"
+        elif worse.relation != better.relation:
+            message = f"`{worse.relation}` and `{better.relation}` are two relations"
+        elif body is None:
+            message = "subsumption needs a body: it says when the first row is left out"
+        else:
+            return s.SubsumptionStatement(worse, better, body, span=span)
+        self._diagnostics.error(
+            "bad-subsumption", message, head.span,
+            "write `relation(worse) <= relation(better) :- conditions.`",
+        )  # fmt: skip
         raise RefusedConstruct
 
     def disjunction(self, children: list[s.Formula], span: Span) -> s.Formula:
@@ -263,22 +279,27 @@ class Builder(Transformer[Token, Any]):
     def attributes(self, children: list[_T], span: Span) -> tuple[_T, ...]:
         return tuple(children)
 
-    def qualifiers(self, children: list[Token], span: Span) -> tuple[Token, ...]:
-        return tuple(token for token in children if token is not None)
+    def qualifiers(
+        self, children: list[Any], span: Span
+    ) -> tuple[tuple[str, ...], tuple[s.ChoiceKey, ...]]:
+        plain = tuple(str(child) for child in children if isinstance(child, Token))
+        choices = (child for child in children if not isinstance(child, Token))
+        return plain, tuple(key for choice in choices for key in choice)
 
-    def choice(self, children: list[Token], span: Span) -> None:
-        self._refuse("`choice-domain` is", span, "choose with an aggregate: `min` or `max`")
+    def choice(self, children: list[Any], span: Span) -> tuple[s.ChoiceKey, ...]:
+        return tuple(children[1:])
+
+    def choice_key(self, children: list[Token], span: Span) -> s.ChoiceKey:
+        return s.ChoiceKey(tuple(map(str, children)), span=span)
 
     def declaration(self, children: list[Any], span: Span) -> s.RelationDeclaration:
-        _decl, names, attributes, qualifiers = children
-        return s.RelationDeclaration(
-            names, attributes or (), tuple(map(str, qualifiers)), span=span
-        )
+        _decl, names, attributes, (qualifiers, choice) = children
+        return s.RelationDeclaration(names, attributes or (), qualifiers, choice=choice, span=span)
 
     def functional_declaration(self, children: list[Any], span: Span) -> s.RelationDeclaration:
-        _decl, name, attributes, value, qualifiers = children
+        _decl, name, attributes, value, (qualifiers, choice) = children
         return s.RelationDeclaration(
-            (name,), attributes or (), tuple(map(str, qualifiers)), value, span=span
+            (name,), attributes or (), qualifiers, value, choice, span=span
         )
 
     def type_name(self, children: list[Token], span: Span) -> s.TypeName:

@@ -36,7 +36,10 @@ _REFUSED = {
         "lattices (`.lattice`) are",
         "keep the best value with an aggregate: `min` or `max`",
     ),
-    ".include": ("`.include` is", "put the text of the other file into this one"),
+    ".include": (
+        "`.include` is",
+        "only a program in a file can include others, by a line of its own",
+    ),
     ".once": ("`.once` is", "remove it"),
     ".limitsize": ("`.limitsize` is", "remove it: views are always complete"),
     ".debug_delta": ("`.debug_delta` is", "remove it"),

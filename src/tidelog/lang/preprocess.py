@@ -1,28 +1,43 @@
 """The few C preprocessor lines that existing Datalog programs use.
 
-Supported: `#define NAME text` (without arguments), `#undef`, `#ifdef`, `#ifndef`, `#else` and
-`#endif`. The result has as many lines as the input, so that line numbers stay the same. Where
-macros were replaced, a `Replacement` maps the columns of the result to those of the source.
-Anything else that starts with `#` is refused.
+Supported: `#define NAME text`, also with arguments and with lines that a backslash continues,
+`#undef`, `#ifdef`, `#ifndef`, `#else` and `#endif`. The result has as many lines as the input, so
+that line numbers stay the same. Where macros were replaced, a `Replacement` maps the columns of the
+result to those of the source. Anything else that starts with `#` is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.source import SourceText, Span
 
 _LINE = re.compile(r"^\s*#\s*(?P<word>\w*)\s*(?P<rest>.*?)\s*$")
-_DEFINE = re.compile(r"^(?P<name>[A-Za-z_]\w*)(?P<args>\(.*)?\s*(?P<text>.*)$")
+_DEFINE = re.compile(r"^(?P<name>[A-Za-z_]\w*)(?P<args>\([^)]*\)?)?\s*(?P<text>.*)$")
+_PARAMETERS = re.compile(r"^\((\s*|\s*[A-Za-z_]\w*\s*(,\s*[A-Za-z_]\w*\s*)*)\)$")
 # Strings and comments are matched first, so that a macro's name inside them stays as it is.
 _WORD = re.compile(r'"(?:\\.|[^"\\])*"|//.*|[A-Za-z_?][A-Za-z0-9_?]*')
 _SKIPPED = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _INCLUDE = re.compile(r"^\s*#\s*include\b", re.MULTILINE)
 _OTHER_WORDS = frozenset(["include", "if", "elif", "error", "warning", "line", "pragma", "import"])
 _MAX_EXPANSIONS = 64
+
+
+@dataclass(frozen=True)
+class _Macro:
+    """What a name stands for; `parameters` is None for a macro without parentheses."""
+
+    text: str
+    parameters: tuple[str, ...] | None = None
+
+    def applied(self, given: list[str]) -> str:
+        """Return the text with the arguments in the place of the parameters."""
+        assert self.parameters is not None
+        values = dict(zip(self.parameters, given, strict=True))
+        return _WORD.sub(lambda m: values.get(m[0], m[0]), self.text)
 
 
 @dataclass(frozen=True)
@@ -60,14 +75,14 @@ class Preprocessed:
 
 def uses_preprocessor(text: str) -> bool:
     """Return whether some line of `text` starts with `#`."""
-    inside = _inside_comments(text)
+    inside = lines_inside_comments(text)
     return any(
         line.lstrip().startswith("#") and number not in inside
         for number, line in enumerate(text.split("\n"), start=1)
     )
 
 
-def _inside_comments(text: str) -> set[int]:
+def lines_inside_comments(text: str) -> set[int]:
     """Return the numbers of the lines that start inside a `/* .. */` comment."""
     inside: set[int] = set()
     for part in _SKIPPED.finditer(text):
@@ -87,12 +102,20 @@ def preprocess(source: SourceText, diagnostics: Diagnostics) -> Preprocessed:
     if not uses_preprocessor(source.text):
         return Preprocessed(source.text, {})
     replaced: dict[int, tuple[Replacement, ...]] = {}
-    macros: dict[str, str] = {}
+    macros: dict[str, _Macro] = {}
     active: list[bool] = []  # one entry per open #ifdef: is its current branch taken?
     opened: list[Span] = []
     out: list[str] = []
-    inside = _inside_comments(source.text)
-    for number, line in enumerate(source.lines, start=1):
+    inside = lines_inside_comments(source.text)
+    continued = ""
+    for number, physical in enumerate(source.lines, start=1):
+        line = physical
+        if continued or (line.endswith("\\") and re.match(r"\s*#\s*define\b", line)):
+            continued += line.removesuffix("\\") + " "
+            if line.endswith("\\") and number < len(source.lines):
+                out.append("")
+                continue
+            line, continued = continued, ""
         is_directive = line.lstrip().startswith("#") and number not in inside
         match = _LINE.match(line) if is_directive else None
         if match is None:
@@ -123,19 +146,22 @@ def preprocess(source: SourceText, diagnostics: Diagnostics) -> Preprocessed:
                 diagnostics.error(
                     "preprocessor", "this `#define` has no name", span, "write `#define NAME text`"
                 )
-            elif define["args"]:
+            elif define["args"] and not _PARAMETERS.match(define["args"]):
                 diagnostics.error(
-                    "not-supported", "a `#define` with arguments is not supported", span,
-                    "write a relation or a rule instead",
+                    "preprocessor", "the parameters of this `#define` are not names", span,
+                    "write `#define NAME(a, b) text`",
                 )  # fmt: skip
             else:
-                macros[define["name"]] = define["text"].strip()
+                names = None
+                if define["args"]:
+                    names = tuple(re.findall(r"\w+", define["args"]))
+                macros[define["name"]] = _Macro(define["text"].strip(), names)
         elif word == "undef":
             macros.pop(rest, None)
         elif word in _OTHER_WORDS:
-            hint = "only #define without arguments, #undef, #ifdef, #ifndef, #else and #endif are"
+            hint = "only #define, #undef, #ifdef, #ifndef, #else and #endif are"
             if word == "include":
-                hint = "put the text of the other file into this one"
+                hint = "only a program in a file can include others, by a line of its own"
             diagnostics.error(
                 "not-supported", f"the preprocessor line `#{word}` is not supported", span, hint
             )
@@ -152,27 +178,69 @@ def preprocess(source: SourceText, diagnostics: Diagnostics) -> Preprocessed:
     return Preprocessed("\n".join(out), replaced)
 
 
-def _expand_line(line: str, macros: dict[str, str]) -> tuple[str, tuple[Replacement, ...]]:
+def _expand_line(line: str, macros: dict[str, _Macro]) -> tuple[str, tuple[Replacement, ...]]:
     """Return `line` with its macros replaced, and what was replaced."""
     out = ""
     done = 0
     replaced = []
-    for word in _WORD.finditer(line):
-        if word[0] not in macros:
-            continue
-        out += line[done : word.start()]
-        start = len(out)
-        out += _expand(macros[word[0]], macros)
-        done = word.end()
-        replaced.append(Replacement(start + 1, len(out) + 1, word.start() + 1, word.end() + 1))
+    for start, end, text in _uses(line, macros):
+        out += line[done:start]
+        first = len(out)
+        out += _expand(text, macros)
+        done = end
+        replaced.append(Replacement(first + 1, len(out) + 1, start + 1, end + 1))
     return out + line[done:], tuple(replaced)
 
 
-def _expand(line: str, macros: dict[str, str]) -> str:
+def _expand(line: str, macros: dict[str, _Macro]) -> str:
     """Return `line` with macro names replaced, until none is left."""
     for _ in range(_MAX_EXPANSIONS):
-        new = _WORD.sub(lambda m: macros.get(m[0], m[0]), line)
+        out, done = "", 0
+        for start, end, text in _uses(line, macros):
+            out += line[done:start] + text
+            done = end
+        new = out + line[done:]
         if new == line:
             break
         line = new
     return line
+
+
+def _uses(line: str, macros: dict[str, _Macro]) -> Iterator[tuple[int, int, str]]:
+    """Yield where macros are used in a line, and what they stand for.
+
+    A macro with parameters is only used where as many arguments follow, on the same line.
+    """
+    done = 0
+    for word in _WORD.finditer(line):
+        macro = macros.get(word[0])
+        if macro is None or word.start() < done:
+            continue
+        if macro.parameters is None:
+            done = word.end()
+            yield word.start(), done, macro.text
+            continue
+        found = _arguments(line, word.end())
+        if found is not None and len(found[0]) == len(macro.parameters):
+            done = found[1]
+            yield word.start(), done, macro.applied(found[0])
+
+
+def _arguments(line: str, start: int) -> tuple[list[str], int] | None:
+    """Return the arguments in the parentheses that begin at `start`, and where these end."""
+    opened = re.compile(r"\s*\(").match(line, start)
+    if opened is None:
+        return None
+    depth, first, found = 1, opened.end(), []
+    for part in re.compile(r'"(?:\\.|[^"\\])*"|[()\[\]{},]').finditer(line, first):
+        if part[0] == "," and depth == 1:
+            found.append(line[first : part.start()].strip())
+            first = part.end()
+        elif part[0] in "([{":
+            depth += 1
+        elif part[0] in ")]}":
+            depth -= 1
+            if depth == 0:
+                last = line[first : part.start()].strip()
+                return ([*found, last] if found or last else []), part.end()
+    return None

@@ -146,16 +146,29 @@ def format_rule(rule: s.RuleStatement) -> str:
     return f"{heads}." if rule.body is None else f"{heads} :- {format_formula(rule.body)}."
 
 
+def format_subsumption(statement: s.SubsumptionStatement) -> str:
+    """Return a subsumption on one line."""
+    worse, better = format_formula(statement.worse), format_formula(statement.better)
+    return f"{worse} <= {better} :- {format_formula(statement.body)}."
+
+
+def _choice_key(key: s.ChoiceKey) -> str:
+    return key.columns[0] if len(key.columns) == 1 else f"({', '.join(key.columns)})"
+
+
 def format_statement(statement: s.Statement) -> str:
     """Return the statement as text; a rule too long for one line has one condition per line."""
     match statement:
         case s.RuleStatement():
             return _rule(statement)
-        case s.RelationDeclaration(names, attributes, qualifiers, value):
+        case s.SubsumptionStatement():
+            return format_subsumption(statement)
+        case s.RelationDeclaration(names, attributes, qualifiers, value, choice):
             shown_names = ", ".join(name.name for name in names)
             columns = ", ".join(f"{a.name}: {a.type}" for a in attributes)
             shown = f"({columns})" if value is None else f"[{columns}]: {value}"
-            return " ".join([f".decl {shown_names}{shown}", *qualifiers])
+            keys = ["choice-domain " + ", ".join(map(_choice_key, choice))] if choice else []
+            return " ".join([f".decl {shown_names}{shown}", *qualifiers, *keys])
         case s.Subtype(name, base, True):
             return f".{base}_type {name}"
         case s.Subtype(name, base):

@@ -272,6 +272,13 @@ class RelationName(Node):
 
 
 @dataclass(frozen=True)
+class ChoiceKey(Node):
+    """A key of `choice-domain`: one column, or several in parentheses."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RelationDeclaration(Node):
     """`.decl a, b(x: t) qualifiers`, or the functional `.decl price[x: t]: u`."""
 
@@ -279,6 +286,7 @@ class RelationDeclaration(Node):
     attributes: tuple[Attribute, ...]
     qualifiers: tuple[str, ...] = ()
     value: TypeName | None = None
+    choice: tuple[ChoiceKey, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -360,6 +368,15 @@ class RuleStatement(Node):
 
 
 @dataclass(frozen=True)
+class SubsumptionStatement(Node):
+    """`p(x, d) <= p(x, e) :- e < d.`: a row for which there is a better one is left out."""
+
+    worse: AtomFormula
+    better: AtomFormula
+    body: Formula
+
+
+@dataclass(frozen=True)
 class ComponentType(Node):
     """A component where it is used: `Graph<number>`, with types or components as arguments."""
 
@@ -408,6 +425,7 @@ Statement: TypeAlias = (
     | InitStatement
     | OverrideStatement
     | RuleStatement
+    | SubsumptionStatement
 )
 
 

@@ -7,12 +7,14 @@ shows as many as possible. Before a pass that needs correct results, reported mi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 from tidelog.errors import UsageError
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
+from tidelog.lang.include import with_included
 from tidelog.lang.parser import parse
 from tidelog.logic.algebraic import without_branches
 from tidelog.logic.components import expand
@@ -20,9 +22,10 @@ from tidelog.logic.declare import Declarations, declare
 from tidelog.logic.eqrel import close_equivalences
 from tidelog.logic.infer import Inference
 from tidelog.logic.inline import inline
-from tidelog.logic.normalise import normalise
+from tidelog.logic.normalise import Clause, normalise
 from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
 from tidelog.logic.program_types import ProgramTypes
+from tidelog.logic.pruning import pruned_relations, refuse_views
 from tidelog.logic.registry import functions, registered
 from tidelog.logic.resolve import resolve
 from tidelog.logic.retain import RetainChecker
@@ -37,7 +40,10 @@ from tidelog.values.types import Row
 
 def analyse_file(path: Path) -> Program:
     """Return the checked program in the file at `path`."""
-    return analyse_text(read_program(path), str(path))
+    diagnostics = Diagnostics()
+    source = with_included(path, read_program, diagnostics)
+    diagnostics.raise_if_any()
+    return _analysed(source, diagnostics)
 
 
 def read_program(path: Path) -> str:
@@ -54,8 +60,10 @@ def read_program(path: Path) -> str:
 
 def analyse_text(text: str, name: str) -> Program:
     """Return the checked program of `text`; raise ProgramError with every mistake found."""
-    diagnostics = Diagnostics()
-    source = SourceText(name, text)
+    return _analysed(SourceText(name, text), Diagnostics())
+
+
+def _analysed(source: SourceText, diagnostics: Diagnostics) -> Program:
     aggregates = registered()
     module = parse(source, diagnostics, aggregates.keys())
     program = analyse(module, diagnostics, aggregates, functions())
@@ -78,9 +86,12 @@ def analyse(
     types = ProgramTypes(module, diagnostics)
     declared = declare(module, types, diagnostics)
     unsure = _heads(module) if not len(diagnostics) else declared.relations
-    facts, rules = _rules(module, types, declared, aggregates, functions, diagnostics)
-    strata = stratify(declared.relations, rules, diagnostics)
+    check = _Checker(types, declared, aggregates, functions, diagnostics)
+    facts, rules = _rules(module, declared, check, diagnostics)
+    pruned = pruned_relations(module, declared, lambda clause: check(clause, 0), diagnostics)
+    strata = stratify(declared.relations, rules, diagnostics, pruned)
     check_views(declared.views, strata, unsure, diagnostics)
+    refuse_views(declared.views, pruned, diagnostics)
     retains = RetainChecker(declared.relations, _heads(module), {fact.relation for fact in facts})
     for statement in declared.retains:
         retains.check(statement, diagnostics)
@@ -96,6 +107,7 @@ def analyse(
         views=MappingProxyType(declared.views),
         notes=(*notes, *declared.notes),
         retained=MappingProxyType(retains.found),
+        pruned=pruned,
     )
 
 
@@ -105,13 +117,30 @@ def _heads(module: s.Module) -> frozenset[str]:
     return frozenset(head.relation for rule in rules for head in rule.heads)
 
 
+@dataclass(frozen=True)
+class _Checker:
+    """Types a clause, and checks that it is safe."""
+
+    types: ProgramTypes
+    declared: Declarations
+    aggregates: Mapping[str, UserAggregate]
+    functions: Mapping[str, UserFunction]
+    diagnostics: Diagnostics
+
+    def __call__(self, clause: Clause, number: int) -> Rule | None:
+        """Return the rule with this number; None if something was reported."""
+        inference = Inference(
+            clause, self.declared.relations, self.types, self.aggregates, self.functions,
+            self.diagnostics,
+        )  # fmt: skip
+        rule = inference.run(number)
+        if rule is not None:
+            check_safety(rule, clause, self.diagnostics)
+        return rule
+
+
 def _rules(
-    module: s.Module,
-    types: ProgramTypes,
-    declared: Declarations,
-    aggregates: Mapping[str, UserAggregate],
-    functions: Mapping[str, UserFunction],
-    diagnostics: Diagnostics,
+    module: s.Module, declared: Declarations, check: _Checker, diagnostics: Diagnostics
 ) -> tuple[tuple[Fact, ...], tuple[Rule, ...]]:
     """Resolve names, normalise, type and check every rule; split facts from rules."""
     facts: list[Fact] = []
@@ -122,13 +151,9 @@ def _rules(
         if not resolve(statement, declared, diagnostics):
             continue
         for clause in normalise(statement, diagnostics):
-            inference = Inference(
-                clause, declared.relations, types, aggregates, functions, diagnostics
-            )
-            rule = inference.run(len(rules))
+            rule = check(clause, len(rules))
             if rule is None:
                 continue
-            check_safety(rule, clause, diagnostics)
             row = None if rule.body else constant_row(rule.head.args)
             if row is not None:
                 facts.append(Fact(rule.head.relation, row, rule.span))

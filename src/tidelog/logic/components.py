@@ -134,8 +134,10 @@ class _Expansion:
                     pass  # checked with the bases of the component
                 case s.InitStatement():
                     self._instantiate(statement, scopes, bound, prefix)
+                case s.SubsumptionStatement(worse) if _base(worse.relation) in overridden:
+                    pass
                 case s.RuleStatement(heads) if overridden:
-                    kept = tuple(h for h in heads if h.relation.split(".")[0] not in overridden)
+                    kept = tuple(h for h in heads if _base(h.relation) not in overridden)
                     if kept:
                         self._add(replace(statement, heads=kept), bound, prefix, instance)
                 case _:
@@ -331,6 +333,10 @@ class _Names:
                     return node
 
         return s.rewritten(part.statement, rename)
+
+
+def _base(relation: str) -> str:
+    return relation.split(".", maxsplit=1)[0]
 
 
 def _full(prefix: tuple[str, ...], name: str) -> str:

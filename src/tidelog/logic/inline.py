@@ -44,6 +44,8 @@ def inline(module: s.Module) -> tuple[s.Module, tuple[Note, ...]]:
                 if kept:
                     shown = None if body is None else inliner.formula(body)
                     statements.append(replace(statement, heads=kept, body=shown))
+            case s.SubsumptionStatement(body=body):
+                statements.append(replace(statement, body=inliner.formula(body)))
             case s.RelationDeclaration(names):
                 left = tuple(name for name in names if name.name not in chosen)
                 if left:
@@ -59,7 +61,7 @@ def _declared(module: s.Module) -> set[str]:
     found: set[str] = set()
     for statement in module.statements:
         match statement:
-            case s.RelationDeclaration(names, _, qualifiers, None) if "inline" in qualifiers:
+            case s.RelationDeclaration(names, _, qualifiers, None, ()) if "inline" in qualifiers:
                 if not {"input", "output", "printsize"} & set(qualifiers):
                     found |= {name.name for name in names}
     for statement in module.statements:
@@ -68,6 +70,8 @@ def _declared(module: s.Module) -> set[str]:
                 found -= {name.name for name in names}
             case s.RetainStatement(relation):
                 found.discard(relation.name)
+            case s.SubsumptionStatement(worse):
+                found.discard(worse.relation)
     return found
 
 

@@ -240,6 +240,29 @@ class Retain:
 
 
 @dataclass(frozen=True)
+class ChoiceDomain:
+    """`choice-domain`: no two rows agree in all columns of a key.
+
+    The candidates are taken in order of their values, column by column. One is kept unless a kept
+    row agrees with it in a key.
+    """
+
+    keys: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Subsumption:
+    """`p(worse) <= p(better) :- body.`: a candidate is left out if there is a better one.
+
+    Of two rows that are better than each other, the one with the smaller values is better. Each
+    rule has the worse row as its head. The first two atoms of its body are the worse and the better
+    row, with a variable in each column.
+    """
+
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
 class Note:
     """A part of the program that Tidelog accepts and ignores, for `explain`."""
 
@@ -277,6 +300,8 @@ class Program:
     notes: tuple[Note, ...] = ()
     retained: Mapping[str, Retain] = field(default_factory=dict)
     """The relations whose old rows are deleted."""
+    pruned: Mapping[str, ChoiceDomain | Subsumption] = field(default_factory=dict)
+    """The relations that keep only some of their candidates, and which (logic/pruning.py)."""
 
     @staticmethod
     def parse(text: str, name: str = "<program>") -> Program:

@@ -70,8 +70,9 @@ class Query:
         whole = self.within(program)
         stratum = replace(whole.strata[-1], index=0)
         return replace(
-            whole, facts=(), rules=self.rules, strata=(stratum,), views=MappingProxyType({})
-        )
+            whole, facts=(), rules=self.rules, strata=(stratum,), views=MappingProxyType({}),
+            pruned=MappingProxyType({}),
+        )  # fmt: skip
 
 
 class QueryChecker:

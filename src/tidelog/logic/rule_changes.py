@@ -6,14 +6,16 @@ changed program is checked as a whole. Mistakes are reported at their positions 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidelog.errors import UsageError
 from tidelog.lang import syntax as s
 from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
 from tidelog.lang.printer import format_rule, format_statement
 from tidelog.logic.analyse import analyse
+from tidelog.logic.parsed_texts import ParsedTexts, Statements
 from tidelog.logic.program import Program
 from tidelog.logic.registry import functions, registered
 from tidelog.source import SourceText, Span
@@ -22,6 +24,7 @@ ADDED = "<added rules>"
 DROPPED = "<dropped rules>"
 _UNKNOWN = "unknown-rule"
 _TWICE = "duplicate-rule"
+_TEXTS = ParsedTexts()
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def changed_program(program: Program, change: RuleChange) -> Program:
     kept = [statement for statement in own if statement not in gone]
     known = set(kept)
     for statement in added:
-        if isinstance(statement, s.RuleStatement) and statement in known:
+        if isinstance(statement, s.RuleStatement | s.SubsumptionStatement) and statement in known:
             diagnostics.error(
                 _TWICE, f"the program has this {_noun(statement)} already", statement.span
             )
@@ -71,7 +74,8 @@ def changed_program(program: Program, change: RuleChange) -> Program:
     statements = (*kept, *added)
     cut = [statement.span for statement in own if statement in gone]
     text = _text(program.text, cut, [source.text for source in change.added])
-    if _statements((SourceText(program.name, text),)) != list(statements):
+    source = SourceText(program.name, text)
+    if not _TEXTS.follow(SourceText(program.name, program.text), source, statements):
         # Macros of the old text do not reach the new one, or the other way round.
         text = "".join(f"{format_statement(statement)}\n" for statement in statements)
     module = s.Module(SourceText(program.name, text), statements)
@@ -85,27 +89,21 @@ def is_same(one: Program, other: Program) -> bool:
     return one.text == other.text or set(_own(one)) == set(_own(other))
 
 
-def _own(program: Program) -> list[s.Statement]:
-    return _statements((SourceText(program.name, program.text),))
+def _own(program: Program) -> Statements:
+    return _TEXTS.statements(SourceText(program.name, program.text))
 
 
-def _statements(
-    sources: Iterable[SourceText], diagnostics: Diagnostics | None = None
-) -> list[s.Statement]:
-    """Return the statements of texts; mistakes are reported, or ignored."""
-    found: list[s.Statement] = []
-    into = Diagnostics() if diagnostics is None else diagnostics
-    for source in sources:
-        module = parse(source, into, registered().keys())
-        found += module.statements
-    return found
+def _statements(sources: Iterable[SourceText], diagnostics: Diagnostics) -> list[s.Statement]:
+    """Return the statements of texts; mistakes are reported."""
+    names = registered().keys()
+    return [each for source in sources for each in parse(source, diagnostics, names).statements]
 
 
 def _noun(statement: s.Statement) -> str:
     match statement:
         case s.RuleStatement(body=None):
             return "fact"
-        case s.RuleStatement():
+        case s.RuleStatement() | s.SubsumptionStatement():
             return "rule"
         case s.DirectiveStatement() | s.RetainStatement() | s.PragmaStatement():
             return "directive"
@@ -124,17 +122,17 @@ def _closest(statement: s.Statement, known: Sequence[s.Statement]) -> str | None
     return None
 
 
-def _offsets(span: Span) -> tuple[int, int]:
-    """Return where a span starts and ends in its text."""
+def _offsets(text: str, span: Span) -> tuple[int, int]:
+    """Return where a span starts and ends in a text; its own source may have other lines before."""
     starts = [0]
-    for line in span.source.text.split("\n"):
+    for line in text.split("\n"):
         starts.append(starts[-1] + len(line) + 1)
     return starts[span.line - 1] + span.column - 1, starts[span.end_line - 1] + span.end_column - 1
 
 
 def _text(text: str, gone: Sequence[Span], added: Sequence[str]) -> str:
     """Return a text without some spans, and with more at its end."""
-    for start, end in sorted(map(_offsets, gone), reverse=True):
+    for start, end in sorted((_offsets(text, span) for span in gone), reverse=True):
         before, after = text[:start], text[end:]
         line = before.rpartition("\n")[2]
         if not line.strip() and after.split("\n", 1)[0].strip() == "":
@@ -142,3 +140,27 @@ def _text(text: str, gone: Sequence[Span], added: Sequence[str]) -> str:
         text = before + after
     parts = [text.rstrip("\n"), *(part.strip("\n") for part in added)]
     return "\n".join(part for part in parts if part) + "\n"
+
+
+def check_change(old: Program, new: Program, given: Mapping[str, int]) -> None:
+    """Raise UsageError if a program cannot become another one; `given` counts the given rows."""
+    for name, relation in old.relations.items():
+        now = new.relations.get(name)
+        if now is None:
+            if given[name]:
+                raise UsageError(
+                    f"`{name}` has {given[name]:,} given rows, so its declaration cannot be dropped"
+                    "\n  help: delete them first"
+                )
+        elif [c.type for c in now.columns] != [c.type for c in relation.columns] or (
+            now.functional != relation.functional
+        ):
+            raise UsageError(
+                f"`{name}` is declared as `{relation}`, and cannot become `{now}`"
+                "\n  help: declare a relation with another name"
+            )
+        elif old.retained.get(name) != new.retained.get(name):
+            raise UsageError(f"`.retain` of `{name}` cannot change while it has a database")
+    for name, fields in old.records.items():
+        if new.records.get(name) != fields:
+            raise UsageError(f"the record type `{name}` cannot be dropped or get other fields")

@@ -12,9 +12,9 @@ the EPF paper (section 4): a removal is possible only along a path that allows i
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from tidelog.logic.program import Atom, Literal, Program, Reduce
+from tidelog.logic.program import Atom, Literal, Program, Reduce, Rule, Stratum, Subsumption
 
 
 class Signs(enum.Flag):
@@ -56,16 +56,28 @@ def signs(program: Program, given: Mapping[str, Signs]) -> dict[str, Signs]:
     for name in program.retained:
         if found[name] & Signs.PLUS:  # a newer row makes others too old
             found[name] |= Signs.MINUS
+    for name in program.pruned:
+        found[name] = Signs.BOTH if found[name] else Signs.NONE
     for stratum in program.strata:
         changing = True
         while changing:
             changing = False
-            for rule in stratum.rules:
+            for rule in (*stratum.rules, *_comparing(program, stratum)):
                 head = rule.head.relation
                 more = found[head] | _of_body(rule.body, found)
+                if more and head in program.pruned:  # a candidate can replace others
+                    more = Signs.BOTH
                 changing |= more != found[head] and stratum.recursive
                 found[head] = more
     return found
+
+
+def _comparing(program: Program, stratum: Stratum) -> Iterator[Rule]:
+    """Yield the rules that say which rows of a stratum are left out."""
+    for name in stratum.relations:
+        kept = program.pruned.get(name)
+        if isinstance(kept, Subsumption):
+            yield from kept.rules
 
 
 def signs_of_insertions(program: Program) -> dict[str, Signs]:

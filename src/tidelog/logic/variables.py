@@ -76,7 +76,8 @@ def terms_of(literal: p.Literal) -> tuple[p.Term, ...]:
 
 def user_functions(program: p.Program) -> Iterator[str]:
     """Yield the names of the functions from Python that a program calls."""
-    for rule in program.rules:
+    pruned = (x for x in program.pruned.values() if isinstance(x, p.Subsumption))
+    for rule in (*program.rules, *(rule for found in pruned for rule in found.rules)):
         yield from _functions((*rule.head.args, *_all_terms(rule.body)))
 
 

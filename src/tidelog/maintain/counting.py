@@ -16,18 +16,19 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.join.gather import Tally
+from tidelog.join.gather import Sums, Tally, distinct
 from tidelog.join.joins import AtomReading, Reader, reading
 from tidelog.join.rules import RuleJoins, reused_joins
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.complement_bootstrap import ComplementBootstrap
+from tidelog.maintain.epoch_program import Drive, EpochProgram
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
-from tidelog.plan.body import AtomUse, LoweredRule, copied_columns
+from tidelog.plan.body import AtomUse, LoweredRule, OnFailure, copied_columns, is_external
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run, Words
-from tidelog.store.versions import Delta, FoundRows, Version
+from tidelog.store.versions import Delta, Version
 
 
 class Counting(Strategy):
@@ -39,7 +40,9 @@ class Counting(Strategy):
         self._catalog = catalog
         (self._head,) = layer.relations
         self._relation = catalog.relations[self._head]
-        self._given = catalog.given[self._head]
+        given = catalog.given[self._head]
+        # Given rows that are candidates are not in the relation for that alone.
+        self._given = None if layer.pruned else given
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
         self._columns = [copied_columns(rule) for rule in layer.rules]
         self._original = self._copy_of(layer)
@@ -57,10 +60,10 @@ class Counting(Strategy):
             if complement is not None and complement.pays:
                 tally.add(complement.rows(), 1)
                 continue
-            for instances in joins.run(None, PLAIN, reader, None, after=reader):
-                tally.add(instances.rows, 1)
-        given = self._given.rows(Version.NEW)
-        tally.merge(given, np.ones(given.shape[1], np.int64))
+            joins.add_to(tally, None, reader, None, after=reader)
+        if self._given is not None:
+            given = self._given.rows(Version.NEW)
+            tally.merge(given, np.ones(given.shape[1], np.int64))
         self._relation.replace(tally.rows, None, tally.sums)
         self.choice = BOOTSTRAP
 
@@ -69,6 +72,38 @@ class Counting(Strategy):
         for joins in self._joins:
             for place in range(len(joins.rule.atoms)):
                 joins.prepare(place, PLAIN)
+
+    def loaded(self) -> None:
+        """Prepare them again: plans depend on the sizes of relations."""
+        self.prepare()
+
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add a step that counts derivations, unless Python takes part in a join."""
+        drives = []
+        for joins, columns in zip(self._joins, self._columns, strict=True):
+            found = self._drives(joins, columns)
+            if found is None:
+                return False
+            drives += found
+        program.count(self._relation, self._given, drives)
+        return True
+
+    def _drives(self, joins: RuleJoins, columns: tuple[int, ...] | None) -> list[Drive] | None:
+        """Return what drives a rule in short epochs; None if the kernel cannot run it."""
+        relations, rule = self._catalog.relations, joins.rule
+        if columns is not None:
+            source = relations[rule.atoms[0].relation]
+            return [Drive(source, 1, self._relation.copies(source, columns))]
+        if any(not self._catalog.is_stored(atom.relation) for atom in rule.atoms):
+            return None
+        if any(map(is_external, rule.conditions)):
+            return None
+        # A failure ends a short epoch; what fails then derives a row, or is an error.
+        sign = 0 if rule.on_failure is OnFailure.DERIVE else 1
+        return [
+            Drive(relations[a.relation], -sign if a.negated else sign, joins=joins, place=place)
+            for place, a in enumerate(rule.atoms)
+        ]
 
     @property
     def joins(self) -> list[RuleJoins]:
@@ -83,12 +118,12 @@ class Counting(Strategy):
     def update(self) -> Deltas:
         """Bring the relation up to date with the deltas of the relations it reads."""
         self.choice = NOTHING
-        if self._original is not None and not self._given.stored:
+        if self._original is not None and (self._given is None or not self._given.stored):
             return self._follow(self._original.delta)
         tally = Tally(self._relation.words)
         for number in range(len(self._joins)):
             self._add_change(number, tally)
-        given = self._given.delta
+        given = None if self._given is None else self._given.delta
         if given:
             self.choice = UPDATE
             tally.merge(given.inserted, np.ones(given.inserted.shape[1], np.int64))
@@ -108,8 +143,8 @@ class Counting(Strategy):
                 continue
             reader = self._reader(place)
             after = self._reader(None) if weight > 0 else None
-            for instances in joins.run(place, PLAIN, reader, [Run(rows)], after=after):
-                tally.add(instances.rows, weight)
+            take = distinct if weight > 0 else _negative
+            joins.add_to(tally, place, reader, [Run(rows)], take=take, after=after)
 
     def _changed(self, rule: LoweredRule) -> Iterator[tuple[int, Words, int]]:
         """Yield the changed rows of each atom: its place, rows, and what they weigh."""
@@ -135,8 +170,6 @@ class Counting(Strategy):
         if not len(change):
             return relation.no_delta()
         found = relation.find(change.rows)
-        if len(change) == 1:
-            return self._apply_one(change, found)
         counts = found.counts + change.sums
         least = int(counts.min())
         assert least >= 0, f"negative counts in {relation.name}"
@@ -157,22 +190,6 @@ class Counting(Strategy):
             inserted = _columns(change.rows, new)
             relation.add(inserted, None, counts[new])
         return Delta(inserted, deleted)
-
-    def _apply_one(self, change: Tally, found: FoundRows) -> Delta:
-        """Do what `_apply` does for one row, the usual case, without arrays of one element."""
-        relation, rows, none = self._relation, change.rows, self._relation.no_rows()
-        run = int(found.columns[0, 0])
-        counts = found.counts + change.sums
-        (count,) = counts.tolist()
-        assert count >= 0, f"negative counts in {relation.name}"
-        if run < 0:
-            relation.add(rows, None, counts)
-            return Delta(rows, none)
-        relation.set_counts(found, counts)
-        if count:
-            return relation.no_delta()
-        relation.remove(rows, found.columns)
-        return Delta(none, rows)
 
     def _copy_of(self, layer: Layer) -> StoredRelation | None:
         """Return the relation that this one copies, if it does: one rule, with the same columns."""
@@ -207,6 +224,12 @@ class Counting(Strategy):
             return reading(index, version)
 
         return read
+
+
+def _negative(rows: Words) -> tuple[Words, Sums]:
+    """Return the distinct rows, each with minus the number of times that it occurred."""
+    rows, sums = distinct(rows)
+    return rows, -sums
 
 
 def _is_empty(relation: StoredRelation) -> bool:

@@ -7,7 +7,8 @@ round. Given rows have level 0 and count 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,20 +16,15 @@ from numpy.typing import NDArray
 from tidelog.join.gather import Sums, Tally, distinct
 from tidelog.join.joins import AtomReading, Reader, reading
 from tidelog.join.rules import RuleJoins
-from tidelog.kernel import join_layout as k
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.marks import ALIVE
 from tidelog.plan.body import AtomUse
+from tidelog.runtime.workers import Workers
 from tidelog.store.catalog import Catalog
 from tidelog.store.merging import merge
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import (
-    NO_MARKS,
-    Run,
-    Words,
-    descriptors_of,
-    sort_words,
-)
+from tidelog.store.run import NO_MARKS, Run, Words, descriptors_of
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 _ROUNDS_OUT_OF_USE = 3  # after which an order is dropped
@@ -38,6 +34,8 @@ _MOST_OLDER = 4  # runs of earlier rounds
 _COUNT_BITS = 40
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
 _BITMAP_BITS = 28  # 32 MB
+_MANY = 1 << 16  # rows: several workers sort them
+_PIECES = 2  # that each of them sorts
 _VERY_LARGE = 1 << 25
 _GROWTH = 2
 
@@ -60,6 +58,10 @@ class Fixpoint:
 
     def run(self) -> int:
         """Fill the relations; return the number of levels."""
+        with self._catalog.workers.active():
+            return self._run()
+
+    def _run(self) -> int:
         for name, relation in self._into.items():
             rows = self._catalog.given[name].rows(Version.NEW)
             relation.replace_runs([Run(rows.copy(), None, np.ones(rows.shape[1], np.int64))])
@@ -75,7 +77,7 @@ class Fixpoint:
             self._catalog.meter.reached(self._level, sum(r.stored for r in self._into.values()))
         for relation in self._into.values():
             runs, relation.primary.runs = relation.primary.runs, []
-            relation.replace_runs(_finished(runs))
+            relation.replace_runs(_finished(runs, self._catalog.workers))
         return self._level
 
     def _see(self, name: str, rows: Words) -> None:
@@ -90,9 +92,8 @@ class Fixpoint:
             for driver in self._drivers(joins):
                 newest = self._newest(joins, driver)
                 reader = self._reader(driver)
-                for instances in joins.run(driver, k.PLAIN, reader, newest, after=reader):
-                    rows, sums = self._without_known(head, *distinct(instances.rows))
-                    found[head].merge(rows, sums)
+                take = partial(self._new_rows, head)
+                joins.add_to(found[head], driver, reader, newest, take=take, after=reader)
         for name, relation in self._into.items():
             self._drop_orders(name, relation)
             if self._seen[name] is None or self._is_read(name):
@@ -106,8 +107,9 @@ class Fixpoint:
                 leveled += self._level << _COUNT_BITS
                 relation.append_run(tally.rows, leveled)
 
-    def _without_known(self, name: str, rows: Words, sums: Sums) -> tuple[Words, Sums]:
-        """Remove the rows that an earlier round has found."""
+    def _new_rows(self, name: str, found: Words) -> tuple[Words, Sums]:
+        """Return the distinct rows that no earlier round has found. Workers call it at once."""
+        rows, sums = distinct(found)
         n = rows.shape[1]
         seen = self._seen[name]
         if seen is not None:
@@ -180,13 +182,13 @@ def _bitmap(relation: StoredRelation) -> NDArray[np.int64] | None:
     return np.zeros(max(1, (1 << bits) // 64), np.int64)
 
 
-def _finished(runs: list[Run]) -> list[Run]:
+def _finished(runs: list[Run], workers: Workers) -> list[Run]:
     """Return the runs as one, with levels and counts apart; empties `runs`.
 
     Very large runs are not merged: two copies of all rows would take too much memory.
     """
     if len(runs) > _MOST_OLDER:
-        packed = _sorted_at_once(runs)
+        packed = _sorted_at_once(runs, workers)
         if packed is not None:
             return [packed]
     while len(runs) > 1 and (len(runs) > _MOST_OLDER or sum(map(len, runs)) < _VERY_LARGE):
@@ -208,8 +210,11 @@ def _split(run: Run) -> Run:
     return Run(run.words, marks, leveled & _COUNT_MASK)
 
 
-def _sorted_at_once(runs: Sequence[Run]) -> Run | None:
-    """Return all rows in one run, by sorting, if row, level and count fit one word."""
+def _sorted_at_once(runs: Sequence[Run], workers: Workers) -> Run | None:
+    """Return all rows in one run, by sorting, if row, level and count fit one word.
+
+    Each worker sorts the rows between two of them.
+    """
     if runs[0].words.shape[0] > 1:
         return None
     largest = np.zeros(3, np.int64)
@@ -219,16 +224,33 @@ def _sorted_at_once(runs: Sequence[Run]) -> Run | None:
     if word_bits + level_bits + count_bits > 63 or level_bits > 29 or count_bits > 31:
         return None
     n = sum(map(len, runs))
-    packed = np.empty((1, n), np.int64)
-    start = 0
-    for run in runs:
-        kernel.pack_levels(
-            run.words, run.counts, _COUNT_BITS, level_bits, count_bits, packed[0], start
+    packed, marks, counts = np.empty((1, n), np.int64), np.empty(n, np.int32), np.empty(n, np.int32)
+    sample = max(runs, key=len).words[0]
+    pieces = _PIECES * workers.count if n >= _MANY and workers.count > 1 else 1
+    keys = [sample[len(sample) * i // pieces] for i in range(1, pieces)]
+    cuts = [[0, *np.searchsorted(run.words[0], keys).tolist(), len(run)] for run in runs]
+    starts = np.sum(cuts, axis=0).tolist()
+
+    def sort_piece(number: int, is_stopped: Callable[[], bool]) -> None:
+        start, stop = starts[number], starts[number + 1]
+        at = start
+        for run, cut in zip(runs, cuts, strict=True):
+            first, last = cut[number], cut[number + 1]
+            assert run.counts is not None
+            kernel.pack_levels(
+                run.words[:, first:last], run.counts[first:last], _COUNT_BITS, level_bits,
+                count_bits, packed[0], at,
+            )  # fmt: skip
+            at += last - first
+        piece = packed[:, start:stop]
+        ordered = sort_words(piece)
+        if ordered is not piece:
+            piece[:] = ordered
+        kernel.unpack_levels(
+            piece[0], level_bits, count_bits, marks[start:stop], counts[start:stop]
         )
-        start += len(run)
-    packed = sort_words(packed)
-    marks, counts = np.empty(n, np.int32), np.empty(n, np.int32)
-    kernel.unpack_levels(packed[0], level_bits, count_bits, marks, counts)
+
+    workers.map(sort_piece, range(pieces))
     return Run(packed, marks, counts)
 
 

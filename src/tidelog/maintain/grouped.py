@@ -12,7 +12,8 @@ from tidelog.kernel import rows as kernel
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.layout import Layout
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import Words, sorted_order
+from tidelog.store.run import Words
+from tidelog.store.sorting import sorted_order
 
 Array = NDArray[np.int64]
 

@@ -22,6 +22,7 @@ from tidelog.join.rules import RuleJoins
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.aggregate import Array
 from tidelog.maintain.counting import Counting
+from tidelog.maintain.epoch_program import EpochProgram
 from tidelog.maintain.strategy import Deltas
 from tidelog.plan.body import LoweredRule, OnFailure
 from tidelog.plan.lowered import Layer
@@ -44,6 +45,24 @@ class Judging(Counting):
             if joins.rule.on_failure is OnFailure.DERIVE:
                 for place in range(len(joins.rule.atoms)):
                     joins.prepare(place, PLAIN)
+
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add the joins that look for failures. While nothing has failed there is nothing else."""
+        program.require_empty(self._relation)
+        drives = []
+        for joins in self._joins:
+            causes = [a.relation for a in joins.rule.atoms if a.relation in self._catalog.failures]
+            if causes:
+                program.require_empty(self._catalog.relations[causes[0]])
+                continue
+            if joins.rule.on_failure is not OnFailure.DERIVE:
+                return False
+            found = self._drives(joins, None)
+            if found is None:
+                return False
+            drives += found
+        program.count(self._relation, self._given, drives)
+        return True
 
     def _can_derive(self, joins: RuleJoins) -> bool:
         """Return whether each atom of the rule has rows, including those deleted in this epoch."""

@@ -15,8 +15,6 @@ trace writes to them. For a view whose changes are found quickly by a delta join
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tidelog.join.failures import check_failures
@@ -24,6 +22,7 @@ from tidelog.join.gather import Tally
 from tidelog.join.trace import RuleTrace, TraceStatistics
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.counting import Counting
+from tidelog.maintain.epoch_program import EpochProgram
 from tidelog.maintain.strategy import Choice
 from tidelog.plan.lowered import Layer
 from tidelog.plan.traces import NAME, untraceable
@@ -43,6 +42,11 @@ class RuleTraces:
     def nbytes(self) -> int:
         """The memory of all indexes."""
         return sum(trace.nbytes for trace in self.by_rule.values())
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The relations that the rules read."""
+        return tuple(dict.fromkeys(r for trace in self.by_rule.values() for r in trace.reads))
 
     @property
     def intervals(self) -> int:
@@ -93,6 +97,10 @@ class Leapfrog(Counting):
                 for place in range(len(joins.rule.atoms)):
                     joins.prepare(place, PLAIN)
 
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add a step, unless a rule has a trace, which only this strategy follows."""
+        return not any(self._is_traced) and super().add_steps(program)
+
     def statistics_of_traces(self) -> TraceStatistics:
         """Return what the last epoch took, over all rules."""
         total = TraceStatistics()
@@ -105,15 +113,13 @@ class Leapfrog(Counting):
         trace = self.traces.by_rule.get(number)
         if trace is None or not trace.is_current:
             trace = self._record(number, version)
-            assert trace is not None
         self._relation.followers[RuleTraces] = self.traces
         return trace
 
-    def _record(self, number: int, version: Version, most: float = math.inf) -> RuleTrace | None:
-        """Record the trace of a rule; None if it takes more than `most` bytes."""
+    def _record(self, number: int, version: Version) -> RuleTrace:
+        """Record the trace of a rule."""
         trace = RuleTrace(self._catalog, self._joins[number].rule)
-        if not trace.record(version, most):
-            return None
+        trace.record(version)
         self.traces.by_rule[number] = trace
         return trace
 

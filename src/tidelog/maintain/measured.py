@@ -15,10 +15,12 @@ The state is that of `Counting`, under the same name: a database does not depend
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 
 from tidelog.join.gather import Tally
+from tidelog.join.trace import RuleTrace
 from tidelog.maintain.counting import Counting
 from tidelog.maintain.leapfrog import Leapfrog
 from tidelog.plan.body import LoweredRule
@@ -110,13 +112,33 @@ class MeasuredCounting(Leapfrog):
 
     def _begin(self, number: int, trial: TraceTrial) -> None:
         """Record the trace of a rule, unless it needs too much memory."""
-        read = sum(relation.nbytes for relation in self._read_by(number))
-        if self._record(number, Version.OLD, _MEMORY * read) is None:
-            trial.declined = (
-                f"its trace needs more than {_MEMORY} times the memory of what it reads"
-            )
-        else:
+        trace = RuleTrace(self._catalog, self._joins[number].rule)
+        if trace.record(Version.OLD, self._most_memory(number)):
+            self.traces.by_rule[number] = trace
             self._is_traced[number] = True
+            self._catalog.stamp = object()  # short epochs would not follow the trace
+        if self._is_too_large(number, trace.estimate or trace.nbytes, trial):
+            self._give_up(number)
+
+    def _most_memory(self, number: int) -> int:
+        return _MEMORY * sum(relation.nbytes for relation in self._read_by(number))
+
+    def _is_too_large(self, number: int, size: float, trial: TraceTrial) -> bool:
+        """Return whether a trace of `size` bytes needs too much memory; note it if so."""
+        most = self._most_memory(number)
+        if size <= most:
+            return False
+        times = size * _MEMORY / most if most else math.inf
+        trial.declined = (
+            f"its trace needs about {times:,.0f} times the memory of what it reads, more than"
+            f" {_MEMORY} times"
+        )
+        return True
+
+    def _give_up(self, number: int) -> None:
+        self._is_traced[number] = False
+        self.traces.by_rule.pop(number, None)
+        self._catalog.stamp = object()  # short epochs can run the rule again
 
     def _judge(self, number: int, trial: TraceTrial, seconds: float) -> None:
         """Time an epoch of a trace, and give the trace up if it is not faster."""
@@ -131,5 +153,5 @@ class MeasuredCounting(Leapfrog):
         trial.traced, trial.traced_epochs = 0.0, 0
         if mean * _FASTER > delta:
             trial.declined = f"its trace took {told}"
-            self._is_traced[number] = False
-            del self.traces.by_rule[number]
+        if trial.declined or self._is_too_large(number, self.traces.by_rule[number].nbytes, trial):
+            self._give_up(number)

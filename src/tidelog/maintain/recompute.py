@@ -1,9 +1,9 @@
 """Layers that are re-evaluated when something that they read has changed.
 
 That is a layer for which `recompute` is forced, or a recursion that binds the groups of its own
-aggregates, the rare recursion that `Elastic` cannot maintain. It is a program of its own
-(`ReevaluatedProgram` in plan/lowered.py), with private relations that exist only while it is
-evaluated. A recursion begins without any group, and every round inserts the groups that the one
+aggregates or keeps only some of its candidates, which `Elastic` cannot maintain. It is a program of
+its own (`ReevaluatedProgram` in plan/lowered.py), with private relations that exist only while it
+is evaluated. A recursion begins without any group, and every round inserts the groups that the one
 before wants:
 
     groups = {}
@@ -16,6 +16,9 @@ A round is an epoch of the private relations, and each layer is maintained by it
 a round costs what its new groups cost. Groups are only ever inserted: the value of one does not
 depend on others, so what a round derives stays derived.
 
+Candidates of relations that keep only some of them are inserted in the same way, when all groups
+have values. They are only ever inserted, too; the rows that are kept may go again.
+
 The next epoch starts from scratch, and the rows are compared.
 """
 
@@ -26,6 +29,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tidelog.join.gather import distinct
+from tidelog.maintain.choosing import chosen_rows, ranks
 from tidelog.maintain.elastic import Elastic
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, Choice, Deltas, Strategy
 from tidelog.plan.lowered import Layer
@@ -115,24 +120,45 @@ class Recompute(Strategy):
             for relation in self._private.passed_on:
                 relation.replace_runs([])
             stored = self._private.relations
+            candidates = self._program.candidates
             wanted = {name: stored[name].rows() for name in self._program.groups.values()}
-            while any(rows.shape[1] for rows in wanted.values()):
-                wanted = self._round(wanted)
+            found = {into: [stored[c.source].rows()] for into, c in candidates.items()}
+            while True:
+                if any(rows.shape[1] for rows in wanted.values()):
+                    asked = {into: wanted[of] for into, of in self._program.groups.items()}
+                else:
+                    # All groups have values, so these are all candidates of the round.
+                    asked = {into: self._kept(into, parts) for into, parts in found.items()}
+                    found = {into: [] for into in found}
+                if not any(rows.shape[1] for rows in asked.values()):
+                    break
+                self._round(asked)
+                wanted = {of: self._delta(of).inserted for of in wanted}
+                for into, of in candidates.items():
+                    found[into].append(self._delta(of.source).inserted)
+                self._commit()
             yield self._private
         finally:
             self._clear()
 
-    def _round(self, wanted: Mapping[str, Words]) -> dict[str, Words]:
-        """Insert groups, and update the program; return the groups that are wanted in addition."""
+    def _round(self, asked: Mapping[str, Words]) -> None:
+        """Insert rows, and update the program."""
         private = self._private
-        for name, asked in self._program.groups.items():
+        for name, rows in asked.items():
             relation = private.relations[name]
-            relation.record(relation.change(wanted[asked], relation.no_rows()))
+            new = _missing(relation, rows)
+            relation.record(relation.change(new, relation.no_rows()))
         for strategy in self._strategies:
             for name, delta in strategy.update().items():
                 private.relations[name].record(delta)
-        deltas = {name: private.relations[name].delta for name in wanted}
-        assert not any(delta.deleted.shape[1] for delta in deltas.values()), "a group has gone"
+
+    def _delta(self, name: str) -> Delta:
+        """Return what a round has changed."""
+        return self._private.relations[name].delta
+
+    def _commit(self) -> None:
+        """End a round."""
+        private = self._private
         for relation in private.everything():
             if relation.touched:
                 relation.commit()
@@ -140,7 +166,20 @@ class Recompute(Strategy):
         self._rounds += 1
         rows = sum(private.relations[name].stored for name in self._names)
         private.meter.reached(self._rounds, rows)
-        return {name: delta.inserted for name, delta in deltas.items()}
+
+    def _kept(self, into: str, parts: list[Words]) -> Words:
+        """Return the new candidates among some rows, or those of them that are chosen."""
+        relation = self._private.relations[into]
+        rows = np.concatenate([*parts, relation.no_rows()], axis=1)
+        new = _missing(relation, distinct(rows)[0])
+        choice = self._program.candidates[into].choice
+        if choice is None or not new.shape[1]:
+            return new
+        ordinals = relation.ordinals(new)
+        places = ranks(ordinals, self._private.types(into), self._private.codec)
+        before = relation.ordinals(relation.rows())
+        chosen = chosen_rows(ordinals, places, before, choice.keys)
+        return np.ascontiguousarray(new[:, chosen])
 
     def _begin(self) -> None:
         """Fill the inputs: what the program reads, as it is after the epoch."""
@@ -157,6 +196,11 @@ class Recompute(Strategy):
         for relation in self._private.everything():
             relation.abort()
             relation.replace_runs([])
+
+
+def _missing(relation: StoredRelation, rows: Words) -> Words:
+    """Return those of some sorted rows that a relation does not have."""
+    return np.ascontiguousarray(rows[:, ~relation.find(rows).present])
 
 
 def _copy(relation: StoredRelation, into: StoredRelation) -> None:

@@ -24,7 +24,8 @@ from tidelog.maintain.group_wise import FromRows
 from tidelog.maintain.grouped import ChangedGroups, changed_groups
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas
 from tidelog.plan.lowered import Aggregation
-from tidelog.store.run import Words, sort_words, sorted_order
+from tidelog.store.run import Words
+from tidelog.store.sorting import sort_words, sorted_order
 from tidelog.store.versions import Delta, FoundRows, Version
 from tidelog.values.algebra import Group, SetFunction
 

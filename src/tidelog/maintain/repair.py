@@ -37,7 +37,8 @@ from tidelog.maintain.walk import Walk
 from tidelog.plan.body import AtomUse, OnFailure
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import Run, Words, sorted_order
+from tidelog.store.run import Run, Words
+from tidelog.store.sorting import sorted_order
 from tidelog.store.versions import Delta, Version
 
 Levels = NDArray[np.int64]

@@ -30,7 +30,8 @@ from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strate
 from tidelog.plan.body import AtomUse
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
-from tidelog.store.run import Run, Words, sort_words
+from tidelog.store.run import Run, Words
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 _GUARD, _EXTREME, _MOVED = 0, 1, 0  # the places of atoms in the two rules

@@ -34,8 +34,9 @@ from tidelog.maintain.grouped import ChangedGroups, changed_groups
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.catalog import Catalog
-from tidelog.store.run import Words, sort_words
+from tidelog.store.run import Words
 from tidelog.store.sets import EMPTY
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidelog.maintain.epoch_program import EpochProgram
 from tidelog.store.versions import Delta
 
 Deltas = Mapping[str, Delta]
@@ -54,9 +55,16 @@ class Strategy(ABC):
     def prepare(self) -> None:  # noqa: B027  optional
         """Plan the joins of small updates, and build the orders that they read."""
 
+    def loaded(self) -> None:  # noqa: B027  optional
+        """Prepare for small updates again, after an epoch that was as large as a first load."""
+
     @abstractmethod
     def update(self) -> Deltas:
         """Follow the deltas of the relations below: write the epoch's rows, return their deltas."""
+
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add the layer to a program for short epochs; return False if it cannot take part."""
+        return False
 
     def check(self) -> None:  # noqa: B027  optional
         """Assert that the state is sound. A debugging aid, and slow."""

@@ -17,19 +17,20 @@ Otherwise it is an error at once. The exact sum is stored in any case.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tidelog.errors import EvaluationError
 from tidelog.maintain.aggregate import Aggregate, Array
+from tidelog.maintain.epoch_program import EpochProgram
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas
 from tidelog.plan.lowered import Aggregation
 from tidelog.store.accumulators import Accumulators, Operation
 from tidelog.store.catalog import Catalog
-from tidelog.store.domain import DomainOverflow
 from tidelog.store.run import Words
-from tidelog.store.sibling_sums import SiblingSums
+from tidelog.store.sibling_sums import SiblingSums, SummedColumn
 from tidelog.store.versions import Delta, Version
 from tidelog.values.types import Kind
 
@@ -101,6 +102,20 @@ class Sums(Aggregate):
             return {relation.name: change, failed.name: self._change_failed(inserted, deleted)}
         return {relation.name: change}
 
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add a step that adds changed rows to their groups."""
+        if self._aggregation.ranged is not None:
+            return False
+        if self._failed is not None:
+            program.require_empty(self._failed)
+        program.add_up(self._source, self._result, self._key, self._summed())
+        return True
+
+    def _summed(self) -> Sequence[SummedColumn]:
+        """Return the columns that are added up, and what comes from them."""
+        operation = operation_of(self._aggregation)
+        return (SummedColumn.single(self._sums, self._aggregation.target, operation),)
+
     def check(self) -> None:
         """Assert that sums and result are those of the source."""
         self._sums.check()
@@ -131,8 +146,6 @@ class Sums(Aggregate):
         """Add the delta of the source to its groups; return the rows to delete and to insert."""
         delta = self._source.delta
         added = delta.inserted.shape[1]
-        if added + delta.deleted.shape[1] == 1 and not self._aggregation.parts:
-            return self._changed_by_row(delta.inserted if added else delta.deleted, added)
         if added and delta.deleted.shape[1]:
             changed = np.concatenate([delta.inserted, delta.deleted], axis=1)
         else:
@@ -140,29 +153,6 @@ class Sums(Aggregate):
         deleted, inserted = self._add_to(self._sums, self._source.ordinals(changed), added)
         self._accept(inserted)
         return self._packed(deleted), self._packed(inserted)
-
-    def _changed_by_row(self, row: Words, added: int) -> tuple[Words, Words]:
-        """Do what `_changed` does for one row, the usual case."""
-        relation, fields = self._result, self._source.primary.layout.biased
-        layout, none = relation.primary.layout, relation.no_rows()
-        shape = (layout.words, 1)
-        deleted, inserted = np.empty(shape, np.int64), np.empty(shape, np.int64)
-        deletes, inserts, overflows, fits = self._sums.change_by_row(
-            row,
-            fields,
-            self._key,
-            self._aggregation.target,
-            added,
-            layout.biased,
-            deleted,
-            inserted,
-        )
-        if overflows:
-            self._refuse_overflow()
-        if not fits:
-            value = self._sums.value(self._source.ordinals(row), self._key)
-            raise DomainOverflow(self._domains[0], value)
-        return deleted if deletes else none, inserted if inserts else none
 
     def _packed(self, ordinals: Array) -> Words:
         """Return result rows in their layout, sorted."""
@@ -247,6 +237,10 @@ class Siblings(Sums):
         return SiblingSums(
             len(self._own_key), [(operation_of(part), part.target) for part in parts]
         )
+
+    def _summed(self) -> Sequence[SummedColumn]:
+        found: Sequence[SummedColumn] = self._sums.columns
+        return found
 
     def _sums_of_parts(self) -> list[tuple[Aggregation, Accumulators]]:
         return list(zip(self._aggregation.parts, self._sums.of_parts, strict=True))

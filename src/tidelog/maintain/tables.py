@@ -15,7 +15,7 @@ Stored relations are read as they are, in one version; nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -32,15 +32,25 @@ from tidelog.store.domain import RAW_BITS, Domain
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run, Words
 from tidelog.store.versions import Version
+from tidelog.values.types import Type
 
 
 class Tables:
     """The relations of a demand program, over the stored relations of a catalog."""
 
-    def __init__(self, catalog: Catalog, program: DemandProgram, version: Version) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        program: DemandProgram,
+        version: Version,
+        stored: Mapping[str, tuple[Type, ...]] | None = None,
+    ) -> None:
+        """Make the tables; `stored` has the stored relations, if not those of the catalog."""
         self._catalog, self._version = catalog, version
-        lowered = program.lowered(catalog.lowered.relations)
-        self._private = catalog.overlaid(lowered, _domains(catalog, program), program.relations)
+        stored = catalog.lowered.relations if stored is None else stored
+        lowered = program.lowered(stored)
+        domains = _domains(catalog, program, stored)
+        self._private = catalog.overlaid(lowered, domains, program.relations)
         self._own = {name: self._private.relations[name] for name in program.relations}
         self._units = [_Unit(self, unit) for unit in program.units]
         self._readers: dict[str, list[_Unit]] = {}
@@ -250,7 +260,9 @@ def _united(parts: Sequence[Words]) -> Words:
     return distinct(np.concatenate(parts, axis=1))[0]
 
 
-def _domains(catalog: Catalog, program: DemandProgram) -> dict[str, tuple[Domain, ...]]:
+def _domains(
+    catalog: Catalog, program: DemandProgram, stored: Collection[str]
+) -> dict[str, tuple[Domain, ...]]:
     """Return the domains of the program's relations: mostly those of stored columns."""
     raw, unit = Domain(), Domain()
     raw.bits = RAW_BITS
@@ -260,7 +272,7 @@ def _domains(catalog: Catalog, program: DemandProgram) -> dict[str, tuple[Domain
         if origin is None:
             return raw
         name, column = origin
-        if name not in found and name in program.origins and name not in catalog.lowered.relations:
+        if name not in found and name in program.origins and name not in stored:
             add(name)
         return (found[name] if name in found else catalog.domains(name))[column]
 

@@ -1,6 +1,6 @@
 """Inequality joins: changes are enumerated, and the result is not stored.
 
-The rule joins the relations at the lower end of its join tree (plan/theta/), and no row of it has
+A rule joins the relations at the lower end of its join tree (plan/theta/), and no row of it has
 two derivations. So the net change is the sum of the delta joins,
 
     sum over i of   A1' .. A(i-1)'  dAi  A(i+1) .. An          (primed: after the epoch)
@@ -10,26 +10,29 @@ another one takes it back: a row of one atom was inserted and one of another ato
 comparison with a known value narrows an atom to the rows between two binary searches
 (plan/bounds.py), so the work follows the change of the result.
 
-Given rows of such a relation are stored. A row may be given and derived at once, so then the change
-of each row is judged by what else it has.
+Several rules may derive a row, or it may be given as well: given rows of such a relation are
+stored. Then the change of each row is judged by all its derivations, before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from tidelog.join.enumeration import RuleResults
 from tidelog.join.gather import distinct
 from tidelog.join.joins import AtomReading, Reader, reading
+from tidelog.join.rules import RuleJoins
+from tidelog.join.united_results import UnitedResults
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
-from tidelog.plan.body import AtomUse, is_fallible
+from tidelog.plan.body import AtomUse, LoweredRule, is_fallible
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import without
-from tidelog.store.run import Run, Words, sort_pieces
+from tidelog.store.run import Run, Words
+from tidelog.store.sorting import sort_pieces
 from tidelog.store.versions import Delta, Version
 
 
@@ -41,60 +44,73 @@ class ThetaTree(Strategy):
     def __init__(self, catalog: Catalog, layer: Layer) -> None:
         self._catalog = catalog
         (self._head,) = layer.relations
-        (self._rule,) = layer.rules
         self._relation, self._given = catalog.relations[self._head], catalog.given[self._head]
-        self.results = RuleResults(catalog, self._rule, is_injective=True)
+        self.results = UnitedResults(
+            [RuleResults(catalog, rule, is_injective=True) for rule in layer.rules]
+        )
         """The derived rows."""
         catalog.computed[self._head] = self.rows
 
     def bootstrap(self) -> None:
         """Store nothing. A rule that can fail is evaluated, to find out whether it does."""
         self._relation.replace_runs([])
-        if any(map(is_fallible, self._rule.conditions)):
-            reader = self._reader(None)
-            for _ in self.results.joins.run(None, PLAIN, reader, None, after=reader):
-                pass
+        for results in self.results.each:
+            if any(map(is_fallible, results.joins.rule.conditions)):
+                reader = self._reader(None)
+                for _ in results.joins.run(None, PLAIN, reader, None, after=reader):
+                    pass
         self.choice = BOOTSTRAP
 
     def prepare(self) -> None:
         """Prepare the delta joins of all atoms."""
-        for place in range(len(self._rule.atoms)):
-            self.results.joins.prepare(place, PLAIN)
+        for results in self.results.each:
+            for place in range(len(results.joins.rule.atoms)):
+                results.joins.prepare(place, PLAIN)
 
     def update(self) -> Deltas:
         """Enumerate the change."""
         self.choice = NOTHING
+        each = [self._change(results.joins) for results in self.results.each]
+        given = self._given
+        is_given = given.delta or (given.stored and any(each))
+        if self.results.are_disjoint and not is_given:
+            inserted = [own.inserted for own in each if own.inserted.shape[1]]
+            deleted = [own.deleted for own in each if own.deleted.shape[1]]
+            delta = (
+                each[0] if len(each) == 1 else Delta(self._united(inserted), self._united(deleted))
+            )
+        else:
+            changed = [*each, given.delta] if given.delta else each
+            delta = self._judged([rows for own in changed for rows in (own.inserted, own.deleted)])
+        return {self._head: delta} if delta else {}
+
+    def _change(self, joins: RuleJoins) -> Delta:
+        """Return the change of what one rule derives."""
         found: dict[int, list[Words]] = {1: [], -1: []}
-        for place, rows, weight in self._changed():
+        for place, rows, weight in self._changed(joins.rule):
             self.choice = UPDATE
             after = self._reader(None) if weight > 0 else None
-            for instances in self.results.joins.run(
-                place, PLAIN, self._reader(place), [Run(rows)], after=after
-            ):
+            for instances in joins.run(place, PLAIN, self._reader(place), [Run(rows)], after=after):
                 if instances.rows.shape[1]:
                     found[weight].append(instances.rows.copy())
         # A row is added by one delta join at most, and taken back by one at most.
         inserted, deleted = self._united(found[1]), self._united(found[-1])
         if inserted.shape[1] and deleted.shape[1]:
             inserted, deleted = without(inserted, deleted), without(deleted, inserted)
-        delta = Delta(inserted, deleted)
-        given = self._given
-        if given.delta or (given.stored and delta):
-            delta = self._with_given(delta)
-        return {self._head: delta} if delta else {}
+        return Delta(inserted, deleted)
 
     def _united(self, parts: list[Words]) -> Words:
         if not parts:
             return self._relation.no_rows()
         return sort_pieces(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1))
 
-    def _with_given(self, delta: Delta) -> Delta:
-        """Return the change of rows that may be given as well as derived."""
-        self.choice = UPDATE
-        given = self._given.delta
-        changed = (delta.inserted, delta.deleted, given.inserted, given.deleted)
+    def _judged(self, changed: Sequence[Words]) -> Delta:
+        """Return the change of rows that may have several derivations, or be given."""
         rows = distinct(np.concatenate(changed, axis=1))[0]
-        is_new = Run(given.inserted).locate(rows, 0) >= 0
+        if not rows.shape[1]:
+            return self._relation.no_delta()
+        self.choice = UPDATE
+        is_new = Run(self._given.delta.inserted).locate(rows, 0) >= 0
         was = self._given.find(rows, Version.OLD.limit).present & ~is_new
         was |= self.results.derivations(rows, Version.OLD) > 0
         is_now = self._given.find(rows).present
@@ -115,9 +131,9 @@ class ThetaTree(Strategy):
         """Assert that nothing is stored."""
         assert not self._relation.stored, f"{self._head} stores rows"
 
-    def _changed(self) -> Iterator[tuple[int, Words, int]]:
+    def _changed(self, rule: LoweredRule) -> Iterator[tuple[int, Words, int]]:
         """Yield the places of changed atoms, their rows, and 1 or -1."""
-        for place, atom in enumerate(self._rule.atoms):
+        for place, atom in enumerate(rule.atoms):
             delta = self._catalog.relations[atom.relation].delta
             for rows, weight in ((delta.inserted, 1), (delta.deleted, -1)):
                 if rows.shape[1]:

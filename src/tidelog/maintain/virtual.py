@@ -18,23 +18,27 @@ changed, and need not be asked for.
 
 Layers that are stored but read such views are maintained in the same way, and their change is
 applied to their rows.
+
+In an epoch that changes the rules, the old version has the old ones, and the new version the new
+ones. An added rule is evaluated as a whole in the new version, and its rows are filtered in the old
+one; a dropped rule the other way round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from tidelog.join.gather import distinct
 from tidelog.join.group_lookup import GroupLookup
+from tidelog.maintain.prover import Asking, Prover
+from tidelog.maintain.relevance import Relevance
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, Choice, Deltas, Strategy
 from tidelog.maintain.tables import Tables
-from tidelog.plan.demand import DemandCall, DemandRewriting, definitions
 from tidelog.plan.lowered import Layer
-from tidelog.plan.propagation import Propagation, approximation, changed, opposite, propagation
+from tidelog.plan.propagation import approximation, changed, opposite, rules_changed
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import without
 from tidelog.store.run import Words
@@ -42,59 +46,10 @@ from tidelog.store.versions import Delta, Version
 
 _SIGNS = ((1, Version.NEW, Version.OLD), (-1, Version.OLD, Version.NEW))
 """For insertions and deletions: the version to propagate in, and that to filter in."""
-
-
-class Prover:
-    """The tables of an epoch for some layers, one set for each version."""
-
-    def __init__(
-        self, catalog: Catalog, layers: Sequence[Layer], on_demand: Collection[str]
-    ) -> None:
-        self._catalog, self._layers, self._on_demand = catalog, layers, on_demand
-        self._asking: tuple[Propagation, dict[Version, Tables]] | None = None
-        self._whole: dict[tuple[str, Version], tuple[Tables, DemandCall]] = {}
-        self._in_use = False
-
-    def begin(self) -> tuple[Propagation, Mapping[Version, Tables]]:
-        """Return the questions of the layers, and the tables of this epoch."""
-        catalog = self._catalog
-        if self._asking is None:
-            defined = definitions(catalog.lowered, lambda name: name not in self._on_demand)
-            plan = propagation(self._layers, defined, catalog.types, catalog.stats)
-            tables = {v: Tables(catalog, plan.program, v) for v in (Version.OLD, Version.NEW)}
-            for held in tables.values():
-                for name in plan.proofs:
-                    held.watch(approximation(name))
-            self._asking = plan, tables
-        if not self._in_use:
-            self._in_use = True
-            for held in self._asking[1].values():
-                held.begin()
-        return self._asking
-
-    def clear(self) -> None:
-        """End the epoch: forget everything."""
-        if self._in_use and self._asking is not None:
-            for tables in self._asking[1].values():
-                tables.clear()
-            self._in_use = False
-
-    def rows(self, name: str, version: Version) -> Words:
-        """Return all rows of a relation, sorted."""
-        catalog, key = self._catalog, (name, version)
-        if key not in self._whole:
-            defined = definitions(catalog.lowered, lambda n: n not in self._on_demand)
-            rewriting = DemandRewriting(defined, catalog.types, catalog.stats)
-            call = rewriting.call(name, ())
-            self._whole[key] = Tables(catalog, rewriting.program(), version), call
-        tables, call = self._whole[key]
-        tables.begin()
-        try:
-            asked = tables.relation(call.asked)
-            tables.ask({call.asked: asked.pack(np.zeros((1, 1), np.int64))})
-            return tables.relation(call.answers).rows().copy()
-        finally:
-            tables.clear()
+_Signed = dict[tuple[str, int], Words]
+"""Rows by relation and sign: 1 for insertions, -1 for deletions."""
+_IRRELEVANT = Choice("nothing to do", "no row that has changed has the constants of its rules")
+_ONE_ROW = np.zeros((1, 1), np.int64)
 
 
 @dataclass
@@ -112,15 +67,18 @@ class Virtual(Strategy):
 
     name = "virtual"
 
-    def __init__(self, catalog: Catalog, layer: Layer, prover: Prover) -> None:
+    def __init__(
+        self, catalog: Catalog, layer: Layer, prover: Prover, *, has_changed: bool = False
+    ) -> None:
+        """Prepare; with `has_changed` the rules of the layer change in the only epoch of this."""
         assert layer.virtual is not None
         self._catalog, self._layer, self._prover = catalog, layer, prover
+        self._has_changed = has_changed
         self._stored = [n for n in layer.relations if n not in layer.virtual]
         self._reads = {atom.relation for rule in layer.rules for atom in rule.atoms}
         if layer.aggregation is not None:
             self._reads.add(layer.aggregation.source)
-        for name in layer.virtual:
-            catalog.computed[name] = partial(prover.rows, name)
+        self._relevance = Relevance(catalog, layer.rules)
 
     def bootstrap(self) -> None:
         """Compute the relations that are stored."""
@@ -135,8 +93,10 @@ class Virtual(Strategy):
         """Propagate and filter the changes of the relations below."""
         relations, given = self._catalog.relations, self._catalog.given
         layer = self._layer
-        if not any(relations[n].delta for n in self._reads) and not any(
-            given[n].delta for n in layer.relations
+        if not (
+            self._has_changed
+            or any(relations[n].delta for n in self._reads)
+            or any(given[n].delta for n in layer.relations)
         ):
             self.choice = NOTHING
             return {}
@@ -144,11 +104,18 @@ class Virtual(Strategy):
         if layer.aggregation is not None:
             deltas = self._compared(counts)
         else:
-            deltas = self._propagated(counts)
-        for name in self._stored:
-            if name in deltas:
-                delta = deltas[name]
-                deltas[name] = relations[name].change(delta.inserted, delta.deleted)
+            new, potential = self._changes_below(), self._given_changes()
+            if not (self._has_changed or new or potential):
+                self.choice = _IRRELEVANT
+                return {}
+            deltas = self._propagated(new, potential, counts)
+        for name in layer.relations:
+            relation = relations[name]
+            if name not in self._stored:
+                if relation.stored and self._has_changed:  # it was stored before
+                    relation.replace_at_commit(relation.empty_copy(), shown=False)
+            elif name in deltas:
+                deltas[name] = relation.change(deltas[name].inserted, deltas[name].deleted)
         self.choice = Choice(
             "update", "", counts.rounds, counts.propagated, counts.filtered, counts.disqualified
         )
@@ -166,40 +133,38 @@ class Virtual(Strategy):
 
     # --- rules ---
 
-    def _propagated(self, counts: _Counts) -> dict[str, Delta]:
-        plan, tables = self._prover.begin()
-        relations, given, names = (
-            self._catalog.relations,
-            self._catalog.given,
-            self._layer.relations,
-        )
-        found: dict[tuple[str, int], Words] = {}
-        potential: dict[tuple[str, int], Words] = {}
-        for name in names:
-            delta = given[name].delta
-            for rows, sign in ((delta.inserted, 1), (delta.deleted, -1)):
-                if rows.shape[1]:
-                    potential[name, sign] = rows
-        new: dict[tuple[str, int], Words] = {}
-        for name in self._reads.difference(names):
-            delta = relations[name].delta
-            for rows, sign in ((delta.inserted, 1), (delta.deleted, -1)):
-                if rows.shape[1]:
-                    new[name, sign] = rows
-        while new or potential:
+    def _given_changes(self) -> _Signed:
+        """Return the given rows that have changed, by relation and sign."""
+        given = self._catalog.given
+        return _signed((name, given[name].delta) for name in self._layer.relations)
+
+    def _changes_below(self) -> _Signed:
+        """Return the changes of the relations below that some rule can match."""
+        relations, relevant = self._catalog.relations, self._relevance.relevant
+        reads = self._reads.difference(self._layer.relations)
+        found = _signed((name, relations[name].delta) for name in reads)
+        kept = {(name, sign): relevant(name, rows) for (name, sign), rows in found.items()}
+        return {key: rows for key, rows in kept.items() if rows.shape[1]}
+
+    def _propagated(self, new: _Signed, potential: _Signed, counts: _Counts) -> dict[str, Delta]:
+        asking, names = self._prover.begin(), self._layer.relations
+        relations = self._catalog.relations
+        found: _Signed = {}
+        rules_have_changed = self._has_changed
+        while new or potential or rules_have_changed:
             counts.rounds += 1
             for sign, version, _ in _SIGNS:
-                self._propagate(tables[version], sign, new, potential)
+                tables = asking[version].tables
+                self._propagate(tables, sign, new, potential, with_rules=rules_have_changed)
+            rules_have_changed = False
             new = {}
-            for sign, version, other in _SIGNS:
+            for sign, _, other in _SIGNS:
                 for name in names:
                     if (name, sign) not in potential:
                         continue
                     rows = potential.pop((name, sign))
                     counts.propagated += rows.shape[1]
-                    actual = self._filtered(
-                        plan, name, rows, tables[version], tables[other], counts
-                    )
+                    actual = self._filtered(name, rows, asking[other], counts)
                     if actual.shape[1]:
                         new[name, sign] = actual
                         before = found.get((name, sign))
@@ -215,19 +180,23 @@ class Virtual(Strategy):
         self,
         tables: Tables,
         sign: int,
-        new: Mapping[tuple[str, int], Words],
-        potential: dict[tuple[str, int], Words],
+        new: _Signed,
+        potential: _Signed,
+        *,
+        with_rules: bool,
     ) -> None:
         """Propagate changes of both signs in the tables of one version."""
         layer = self._layer
         seeds: dict[str, Words] = {}
+        if with_rules and tables.has(rules_changed(layer)):
+            seeds[rules_changed(layer)] = _ONE_ROW
         for (name, of), rows in new.items():
             seed = (changed if of == sign else opposite)(name, layer)
             if tables.has(seed):
                 seeds[seed] = rows
         # Given rows that change are potential changes like those that rules derive.
         for name in layer.relations:
-            if (name, sign) in potential:
+            if (name, sign) in potential and tables.has(approximation(name)):
                 seeds[approximation(name)] = potential.pop((name, sign))
         if seeds:
             tables.ask(seeds)
@@ -236,25 +205,21 @@ class Virtual(Strategy):
             if taken is not None:
                 potential[name, sign] = taken
 
-    def _filtered(
-        self,
-        plan: Propagation,
-        name: str,
-        rows: Words,
-        tables: Tables,
-        other: Tables,
-        counts: _Counts,
-    ) -> Words:
+    def _filtered(self, name: str, rows: Words, other: Asking, counts: _Counts) -> Words:
         """Return the rows that do not hold in the other version."""
+        proof = other.plan.proofs.get(name)
+        if proof is None:
+            return rows  # the other version has no such relation
         # What may have changed with the other sign holds there.
-        unknown, known = other.relation(approximation(name)).split(rows)
-        counts.disqualified += known.shape[1]
+        unknown = rows
+        if other.tables.has(approximation(name)):
+            unknown, known = other.tables.relation(approximation(name)).split(rows)
+            counts.disqualified += known.shape[1]
         if not unknown.shape[1]:
             return unknown
-        proof = plan.proofs[name]
         counts.filtered += unknown.shape[1]
-        other.ask({proof.asked: unknown})
-        actual, proven = other.relation(proof.answers).split(unknown)
+        other.tables.ask({proof.asked: unknown})
+        actual, proven = other.tables.relation(proof.answers).split(unknown)
         counts.disqualified += proven.shape[1]
         return actual
 
@@ -264,17 +229,16 @@ class Virtual(Strategy):
         """Compare the groups that may have changed in both versions."""
         a = self._layer.aggregation
         assert a is not None
-        plan, tables = self._prover.begin()
+        asking = self._prover.begin()
         source = self._catalog.relations[a.source]
         rows = np.concatenate([source.delta.inserted, source.delta.deleted], axis=1)
-        call = plan.groups[a.result]
         groups = np.unique(source.unpack(rows)[list(a.group)], axis=1)
         if not len(groups):
             groups = np.zeros((0, 1), np.int64)
         counts.rounds, counts.propagated = 1, groups.shape[1]
         found = []
         for version in (Version.OLD, Version.NEW):
-            held = tables[version]
+            held, call = asking[version].tables, asking[version].plan.groups[a.result]
             asked = held.relation(call.asked)
             codes = groups if len(groups) else np.zeros((1, 1), np.int64)
             packed = distinct(asked.pack(np.ascontiguousarray(codes)))[0]
@@ -287,32 +251,15 @@ class Virtual(Strategy):
         return {a.result: delta} if delta else {}
 
 
+def _signed(deltas: Iterable[tuple[str, Delta]]) -> _Signed:
+    """Return the rows of deltas by relation and sign, without those that are empty."""
+    found: _Signed = {}
+    for name, delta in deltas:
+        for rows, sign in ((delta.inserted, 1), (delta.deleted, -1)):
+            if rows.shape[1]:
+                found[name, sign] = rows
+    return found
+
+
 def _united(rows: Words, others: Words) -> Words:
     return distinct(np.concatenate([rows, others], axis=1))[0]
-
-
-class VirtualLayers:
-    """Makes the strategies of the layers that are propagated and filtered, and their tables."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-        layers = [layer for layer in catalog.lowered.layers if layer.virtual is not None]
-        self._unstored = {name for layer in layers for name in layer.virtual or ()}
-        self._unstored |= {n for la in catalog.lowered.layers if la.tree for n in la.relations}
-        shared = [la for la in layers if la.virtual == frozenset(la.relations)]
-        self._shared = Prover(catalog, shared, self._unstored)
-        self.provers = [self._shared] if shared else []
-        """Their tables are cleared when an epoch ends."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The relations that are virtual."""
-        return frozenset(n for layer in self._catalog.lowered.layers for n in layer.virtual or ())
-
-    def strategy(self, layer: Layer) -> Virtual:
-        """Return the strategy of a layer."""
-        if layer.virtual == frozenset(layer.relations):
-            return Virtual(self._catalog, layer, self._shared)
-        own = Prover(self._catalog, [layer], {*self._unstored, *layer.relations})
-        self.provers.append(own)
-        return Virtual(self._catalog, layer, own)

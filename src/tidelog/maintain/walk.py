@@ -57,11 +57,10 @@ class Walk:
         rows = []
         for rule_joins, driver in joins:
             join = rule_joins.small(driver, mode)
-            opened = join.opened(reader(driver))
-            if opened is not None:
-                program, atom = opened
+            program = join.opened(reader(driver))
+            if program is not None:
                 self._programs.append(_Program(rule_joins, driver, join, program))
-                rows.append(program.description(atom))
+                rows.append(program.description(join.walked_atom))
         self._described = np.array(rows, np.int64).reshape(-1, DESCRIPTION_SIZE)
         words = max((int(row[DRIVER_WORDS]) for row in rows), default=1)
         self._queue = np.empty((relation.words, _FIRST_ROOM), np.int64)

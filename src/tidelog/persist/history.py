@@ -15,7 +15,7 @@ from tidelog.errors import UsageError
 from tidelog.persist.replay import net_change
 from tidelog.store.catalog import extremes
 from tidelog.store.relation import StoredRelation, without
-from tidelog.store.run import sort_words
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 

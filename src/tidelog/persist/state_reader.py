@@ -148,6 +148,11 @@ class StateReader:
                     f"`{name}` is not stored any more, since its rules have changed"
                     "\n  help: a snapshot lets it be read again"
                 )
+            if is_stored and before.is_virtual(name):
+                raise StateError(
+                    f"`{name}` is stored now, but was virtual, so its rows are not in the log"
+                    "\n  help: a snapshot lets it be read"
+                )
             held = stored_rows(before, old.relations[name]) if is_stored else before.given[name]
             rows[name] = held.ordinals(held.rows())
             catalog.fit(name, rows[name])

@@ -56,7 +56,10 @@ class Definition:
     rules: tuple[LoweredRule, ...]
     aggregation: Aggregation | None
     unit: int
-    """Its place in the order of computation. Relations of one unit depend on each other."""
+    """Its place in the order of computation. Relations of one unit depend on each other.
+
+    The number after it is free, for what such a unit leaves until it is at rest.
+    """
     given: str | None = None
     """The relation of its given rows, if it can have some."""
 
@@ -111,22 +114,28 @@ class DemandProgram:
 def definitions(lowered: Lowered, is_stored: Callable[[str], bool]) -> dict[str, Definition]:
     """Return how the relations of a program that are not stored are derived.
 
-    Of a relation that a join tree maintains, that is its rule as the program has it.
+    Of a relation that a join tree maintains, that is its rules as the program has them.
     """
     found: dict[str, Definition] = {}
     layers = [*_flat(lowered.layers)]
-    for number, layer in enumerate(layers):
+    for place, layer in enumerate(layers):
+        number = 2 * place
         if layer.aggregation is not None:
             if not is_stored(layer.aggregation.result):
                 for name in layer.relations:
                     found[name] = Definition((), layer.aggregation, number)
             continue
-        rules = layer.rules if layer.tree is None else (layer.tree.whole,)
+        rules = layer.rules if layer.tree is None else layer.tree.wholes
         for name in layer.relations:
             own = tuple(rule for rule in rules if rule.head.relation == name)
             if own and not is_stored(name):
                 found[name] = Definition(own, None, number, given_of(name))
     return found
+
+
+def unit_after(defined: Iterable[Definition]) -> int:
+    """Return the number of a unit that comes after those of relations."""
+    return 2 + max((definition.unit for definition in defined), default=-2)
 
 
 def bound_by_recursion(lowered: Lowered) -> frozenset[str]:
@@ -193,9 +202,14 @@ class DemandRewriting:
         """Say which domains a relation has that no program stores."""
         self._origins[name] = origin
 
-    def add_question(self, rule: LoweredRule, unit: int) -> None:
-        """Add a rule whose head is a relation of the program's own: its answers are wanted."""
-        self._add(rule, rule.head.relation, None, unit, frozenset())
+    def add_question(self, rule: LoweredRule, unit: int, start: str | None = None) -> None:
+        """Add a rule whose head is a relation of the program's own: its answers are wanted.
+
+        With `start`, a relation without columns, it is evaluated when that has its row.
+        """
+        head = rule.head.relation
+        call = None if start is None else DemandCall(head, start, ())
+        self._add(rule, head, call, unit, frozenset())
         self._work()
 
     def call(self, relation: str, bound: Columns) -> DemandCall:
@@ -292,8 +306,11 @@ class DemandRewriting:
         self._append(self._unit(unit), start)
         for rule in parts.follow:
             self._add(rule, reached, None, unit, own)
+        # The answers are joined once, when all that leads to them is known. If the recursion is one
+        # with other relations, these may need them before.
+        end = unit + 1 if own == {relation} else unit
         for rule in parts.end:
-            self._add(rule, call.answers, None, unit, own)
+            self._add(rule, call.answers, None, end, own)
         return True
 
     def _stats_of(self, name: str) -> Stats:

@@ -27,6 +27,8 @@ Some constructs become relations of their own, with `@` in their names:
 - If only a recursion binds the groups of an aggregate in its own rules, and the source depends on
   them, the wanted groups and the computed groups become two relations (`ReevaluatedProgram`
   in plan/lowered.py).
+- A relation that keeps only some of its candidates reads them from a relation of their own
+  (plan/pruning.py).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from typing import Any
 from tidelog.logic import program as p
 from tidelog.logic.functors import is_fallible
 from tidelog.logic.graph import components
+from tidelog.logic.pruning import needs_rounds
 from tidelog.logic.variables import (
     newly_bound,
     pattern_variables,
@@ -62,12 +65,23 @@ from tidelog.plan.body import (
 from tidelog.plan.externals import UNORDERED, needs_python
 from tidelog.plan.folding import folded
 from tidelog.plan.forced import ForcedStrategies
-from tidelog.plan.lowered import Aggregation, Layer, Lowered, ReevaluatedProgram, facts_of
+from tidelog.plan.lowered import (
+    Aggregation,
+    Candidates,
+    Layer,
+    Lowered,
+    ReevaluatedProgram,
+    facts_of,
+    given_of,
+)
+from tidelog.plan.pruning import pruning_rules
 from tidelog.plan.redundant import without_unused_columns
 from tidelog.plan.siblings import without_aggregates
 from tidelog.source import Span
 from tidelog.values.types import NUMBER, Row, Type
 
+_WHY_PRUNED = "it keeps only some of its candidates"
+_WHY_ROUNDS = "its candidates are found in rounds"
 _WHY_RECOMPUTED = "an aggregate in it is grouped by what only its recursion binds"
 
 
@@ -100,6 +114,9 @@ class _Lowering:
         self.errors: dict[str, str] = {}
         self.judging: set[str] = set()
         self.groups: dict[str, str] = {}
+        self.candidates: dict[str, Candidates] = {}
+        self._pruned: dict[str, str] = {}
+        """For each relation that holds candidates of another the relation that is pruned."""
         self._projections: dict[tuple[str, tuple[int, ...]], str] = {}
         self._projected: dict[str, str] = {}
         """For each projection the relation whose columns it has."""
@@ -107,16 +124,48 @@ class _Lowering:
         """The relations that depend on each other with the head of the rule at hand."""
 
     def run(self) -> Lowered:
+        heads = {name: self._add_pruned(name) for name in self._program.pruned}
         for rule in self._program.rules:
             self._recursion = self.stratum_of(rule.head.relation)
-            self.add_rule(rule.head.relation, rule.head.args, rule.body, rule.text, rule.span)
-        facts = self._add_facts()
+            head = heads.get(rule.head.relation, rule.head.relation)
+            self.add_rule(head, rule.head.args, rule.body, rule.text, rule.span)
+        facts = self._add_facts(heads)
         layers = self._layers()
         relations = self._types(name for layer in layers for name in layer.relations)
         return Lowered(relations, layers, facts)
 
-    def _add_facts(self) -> Mapping[str, Sequence[Row]]:
-        """Add relations that hold the facts, and a rule for each that copies them."""
+    def _add_pruned(self, name: str) -> str:
+        """Add the rules of a relation that is pruned; return the relation of its candidates."""
+        recursive = bool(self.stratum_of(name))
+        kept = self._program.pruned[name]
+        in_rounds = needs_rounds(kept, recursive=recursive)
+        relation = self._program.relations[name]
+        made = pruning_rules(relation, kept, self.fresh_relation, one_by_one=in_rounds)
+        self._pruned.update(dict.fromkeys((made.candidates, *made.helpers), name))
+        self._recursion = self.stratum_of(name)
+        for rule in made.rules:
+            self.add_rule(rule.head.relation, rule.head.args, rule.body, rule.text, rule.span)
+        source = made.candidates
+        if not in_rounds:
+            self._forced.refuse_others([name], "counting", _WHY_PRUNED)
+        else:
+            source = self.fresh_relation(f"{name}@new", self.relations[name])
+            self._pruned[source] = name
+            choice = kept if isinstance(kept, p.ChoiceDomain) else None
+            self.candidates[made.candidates] = Candidates(source, choice)
+        given = given_of(name)
+        types = self.relations[given] = self.relations[name]
+        args = tuple(p.Var(f"c{i}", t) for i, t in enumerate(types))
+        span = self._program.relations[name].span or _somewhere(self._program)
+        body = (p.Atom(given, args, span),)
+        self.add_rule(source, args, body, f"given rows of {name}", span)
+        return source
+
+    def _add_facts(self, heads: Mapping[str, str]) -> Mapping[str, Sequence[Row]]:
+        """Add relations that hold the facts, and a rule for each that copies them.
+
+        `heads` has the relations of the candidates of those that are pruned.
+        """
         found: dict[str, list[Row]] = {}
         for fact in self._program.facts:
             name = facts_of(fact.relation)
@@ -125,12 +174,14 @@ class _Lowering:
                 found[name] = []
                 args = tuple(p.Var(f"c{i}", t) for i, t in enumerate(types))
                 body = (p.Atom(name, args, fact.span),)
-                self.add_rule(fact.relation, args, body, f"facts of {fact.relation}", fact.span)
+                head = heads.get(fact.relation, fact.relation)
+                self.add_rule(head, args, body, f"facts of {fact.relation}", fact.span)
             found[name].append(fact.row)
         return MappingProxyType(found)
 
     def stratum_of(self, relation: str) -> frozenset[str]:
         """Return the relations that depend on each other with this one, if it is recursive."""
+        relation = self._pruned.get(relation, relation)
         for stratum in self._program.strata:
             if relation in stratum.relations and stratum.recursive:
                 return frozenset(stratum.relations)
@@ -224,7 +275,7 @@ class _Lowering:
             whole.update(dict.fromkeys(names, every))
         return tuple(
             self._with_strategy(self._layer(names, needs))
-            if self.groups.keys().isdisjoint(names)
+            if self._inserted_in_rounds.keys().isdisjoint(names)
             else self._grouped_layer(names, needs)
             for names in components(whole)
         )
@@ -260,25 +311,37 @@ class _Lowering:
         beside_it = () if kept is None or kept.failed is None else (kept.failed,)
         errors_of = self.errors.get(names[0])
         judges = names[0] in self.judging
-        return Layer((*names, *beside_it), rules, recursive, kept, None, judges, errors_of)
+        return Layer(
+            (*names, *beside_it), rules, recursive, kept, None, judges, errors_of,
+            pruned=names[0] in self._program.pruned,
+        )  # fmt: skip
+
+    @property
+    def _inserted_in_rounds(self) -> dict[str, str]:
+        """For each relation whose rows are inserted in rounds the one that they come from."""
+        return self.groups | {name: found.source for name, found in self.candidates.items()}
 
     def _grouped_recursions(self, needs: Mapping[str, set[str]]) -> Iterator[set[str]]:
-        """Yield the relations of each recursion that binds the groups of its own aggregates.
+        """Yield the relations of each recursion that is evaluated in rounds.
+
+        That is one that binds the groups of its own aggregates, or keeps some of its candidates.
 
         Relations of failures belong to it if they read its private relations.
         """
-        fed = {
-            name: {*read, self.groups[name]} for name, read in needs.items() if name in self.groups
-        }
+        groups = self._inserted_in_rounds
+        fed = {name: {*read, groups[name]} for name, read in needs.items() if name in groups}
         for names in components({**needs, **fed}) if fed else ():
-            if self.groups.keys().isdisjoint(names):
+            if groups.keys().isdisjoint(names):
                 continue
-            private = {name for name in names if not self._is_visible(name)}
+            kept = {self._pruned[name] for name in names if name in self.candidates}
+            own = {name for name, of in self._pruned.items() if of in kept}
+            together = {*names, *kept, *own}
+            private = {name for name in together if not self._is_visible(name)}
             size = -1
             while size != len(private):
                 size = len(private)
                 private |= {name for name in self.judging if needs[name] & private}
-            yield {*names, *private}
+            yield {*together, *private}
 
     def _is_visible(self, name: str) -> bool:
         """Return whether other layers read a relation of a grouped recursion."""
@@ -288,7 +351,9 @@ class _Lowering:
         own = {name: needs[name].intersection(names) for name in names}
         layers = [self._layer(part, own) for part in components(own)]
         visible = tuple(filter(self._is_visible, names))
-        self._forced.refuse_others(visible, "recompute", _WHY_RECOMPUTED)
+        is_pruned = not self.candidates.keys().isdisjoint(names)
+        why = _WHY_ROUNDS if is_pruned else _WHY_RECOMPUTED
+        self._forced.refuse_others(visible, "recompute", why)
         strategy = self._forced.of(visible)
         return Layer(visible, (), True, recompute=self._private(layers), strategy=strategy)
 
@@ -300,7 +365,13 @@ class _Lowering:
         inputs = [Layer((name,), (), False) for name in self.relations if name in reads - known]
         program = Lowered(self._types(known | reads), (*inputs, *layers), {})
         groups = {name: wanted for name, wanted in self.groups.items() if name in known}
-        return ReevaluatedProgram(program, MappingProxyType(groups), frozenset(reads - known))
+        candidates = {name: found for name, found in self.candidates.items() if name in known}
+        return ReevaluatedProgram(
+            program,
+            MappingProxyType(groups),
+            frozenset(reads - known),
+            MappingProxyType(candidates),
+        )
 
     def _types(self, names: Iterable[str]) -> Mapping[str, tuple[Type, ...]]:
         """Return some relations with the types of their columns, in the order they were made."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidelog.logic.program import ChoiceDomain
 from tidelog.plan.body import LoweredRule, copied_columns
 from tidelog.plan.ranges import RangedJoin
 from tidelog.source import Span
@@ -31,7 +32,7 @@ class Aggregation:
     target: int | None
     """The column that is aggregated; None counts rows."""
     order: tuple[int, ...]
-    """The columns by which rows are ordered, for `concat`."""
+    """The columns of a group by which its rows differ; `concat` takes them in this order."""
     target_type: Type | None
     result_type: Type
     text: str
@@ -85,6 +86,8 @@ class Layer:
 
     A layer that is stored, and reads others that are not, has none.
     """
+    pruned: bool = False
+    """Whether the given rows of the relation are candidates, which its rules read."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,10 @@ class ExtremeSemiJoin:
 
 
 @dataclass(frozen=True)
-class TreeView:
-    """A relation whose rows are not stored: they are enumerated from those of a join tree.
+class TreePart:
+    """One rule of a relation whose rows are not stored.
 
-    `rule` reads the lower end of the tree, and no row of it has two derivations. `whole` is the
+    `rule` reads the lower end of a join tree, and no row of it has two derivations. `whole` is the
     rule as it is in the program, over relations that the program declares.
     """
 
@@ -118,6 +121,19 @@ class TreeView:
     whole: LoweredRule
     is_injective: bool
     """Whether no row of `whole` has two derivations."""
+
+
+@dataclass(frozen=True)
+class TreeView:
+    """A relation whose rows are not stored: they are enumerated from those of join trees."""
+
+    parts: tuple[TreePart, ...]
+    """One for each rule."""
+
+    @property
+    def wholes(self) -> tuple[LoweredRule, ...]:
+        """The rules as they are in the program."""
+        return tuple(part.whole for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -145,6 +161,7 @@ def is_only_copied(lowered: Lowered, name: str) -> bool:
     for layer in lowered.layers:
         for rule in layer.rules:
             is_copy = not layer.recursive and copied_columns(rule) is not None
+            is_copy &= layer.virtual is None  # which is proved from the rows
             if not is_copy and any(atom.relation == name for atom in rule.atoms):
                 return False
         aggregation = layer.aggregation
@@ -191,3 +208,24 @@ class ReevaluatedProgram:
     """For each relation of groups that are computed that of the groups that are wanted."""
     reads: frozenset[str]
     """The relations of lower layers that the program reads."""
+    candidates: Mapping[str, Candidates] = field(default_factory=dict)
+    """For each relation of candidates that are inserted in rounds where they come from."""
+
+    @property
+    def inserted(self) -> Mapping[str, str]:
+        """For each relation whose rows are inserted in rounds the one that they come from."""
+        return {**self.groups, **{name: found.source for name, found in self.candidates.items()}}
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Where candidates come from that are inserted into another relation, round by round.
+
+    dist@new(y, d + w) :- dist(x, d), edge(x, y, w).
+    dist@seen(y, d)    when it is in dist@new in any round
+    dist(y, d)         :- dist@seen(y, d), !dist@worse(y, d).
+    """
+
+    source: str
+    choice: ChoiceDomain | None
+    """How to choose among them, if not all are inserted."""

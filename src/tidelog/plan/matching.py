@@ -12,8 +12,10 @@ Names with `@` and no number (`edge@facts`, `edge@given`) say by themselves what
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -25,6 +27,8 @@ from tidelog.values.algebra import Group, Semigroup, SetFunction
 
 T = TypeVar("T")
 Names = Mapping[str, str]
+_SHAPE = "#shape"
+"""The attribute in which a rule or a layer keeps its shape."""
 _DIGITS = re.compile(r"@\d+")
 _NUMBERED = re.compile(r"(.*@\D*)(\d+)")
 
@@ -38,17 +42,24 @@ class Alike:
     """For each relation that has another name than its program alone would give it: that name."""
 
 
-def alike(new: Lowered, old: Lowered, can_keep: Callable[[Lowered, Layer], bool]) -> Alike:
+def alike(
+    new: Lowered,
+    old: Lowered,
+    can_keep: Callable[[Lowered, Layer], bool],
+    declared: Collection[str],
+) -> Alike:
     """Return the new program with the names of the old one.
 
+    Relations that are `declared` keep their names, also if these look like numbered ones.
     `can_keep` says whether what a layer stores can be kept; it gets the whole program.
     """
-    pairs = _paired(_colours(new), _colours(old))
+    pairs = _paired(_colours(new, declared), _colours(old, declared))
     first = 1 + max((_number(name) for name in {**_relations(new), **_relations(old)}), default=0)
     before = {name: shape(layer) for layer in old.layers for name in layer.relations}
     while True:
         names = dict(pairs)
-        unpaired = [n for n in _relations(new) if _number(n) >= 0 and n not in pairs]
+        others = (n for n in _relations(new) if n not in pairs and n not in declared)
+        unpaired = [name for name in others if _number(name) >= 0]
         for at, name in enumerate(unpaired, first):
             names[name] = f"{_hint(name)}{at}"
         found = renamed(new, names)
@@ -72,29 +83,47 @@ def renamed(value: T, names: Names) -> T:
 
 
 def _renamed(value: Any, names: Names) -> Any:
+    """Return a value with other names: the same object, if none of them occurs in it."""
     match value:
         case str():
             return names.get(value, value)
         case tuple():
-            return tuple([_renamed(item, names) for item in value])
+            items = [_renamed(item, names) for item in value]
+            return value if all(map(operator.is_, items, value)) else tuple(items)
         case frozenset():
-            return frozenset(_renamed(item, names) for item in value)
+            return (
+                value if names.keys().isdisjoint(value) else frozenset(map(names.get, value, value))
+            )
         case Lowered(facts=facts):
             kept = MappingProxyType(dict(facts))  # rows of values, and names without numbers
             relations, layers = (_renamed(part, names) for part in (value.relations, value.layers))
             return Lowered(relations, layers, kept)
         case Mapping():
-            return MappingProxyType(
-                {names.get(key, key): _renamed(item, names) for key, item in value.items()}
-            )
+            held = {names.get(key, key): _renamed(item, names) for key, item in value.items()}
+            same = all(held.get(key) is item for key, item in value.items())
+            return value if same else MappingProxyType(held)
         case Constant() | Span():
             return value
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = [field.name for field in dataclasses.fields(value) if field.init]
-            changed = {name: _renamed(getattr(value, name), names) for name in fields}
-            return dataclasses.replace(value, **changed)
+            changed = {}
+            for name in _names_of_fields(type(value)):
+                item = getattr(value, name)
+                other = _renamed(item, names)
+                if other is not item:
+                    changed[name] = other
+            return dataclasses.replace(value, **changed) if changed else value
         case _:
             return value
+
+
+@cache
+def _names_of_fields(of: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(of) if field.init)
+
+
+@cache
+def _compared_fields(of: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(of) if field.compare)
 
 
 def shape(value: Any) -> Any:
@@ -104,17 +133,14 @@ def shape(value: Any) -> Any:
     rules.
     """
     match value:
-        case LoweredRule():
-            return (
-                "rule", shape(value.head), shape(value.atoms), shape(value.conditions),
-                shape(value.constants), shape(value.types), _DIGITS.sub("@", value.text),
-                value.on_failure,
-            )  # fmt: skip
-        case Layer():
-            rules = sorted(map(shape, value.rules), key=repr)
-            strategy = value.strategy if value.strategy == LEAPFROG else None
-            rest = dataclasses.replace(value, rules=(), strategy=strategy)
-            return ("layer", tuple(rules), frozenset(value.relations), *_fields(rest, "relations"))
+        case LoweredRule() | Layer():
+            # They never change, and most of them are the same from one program to the next.
+            held = vars(value)
+            if _SHAPE not in held:
+                held[_SHAPE] = _shape_of(value)
+            return held[_SHAPE]
+        case str() | int() | None:
+            return value
         case Mapping():
             return tuple(sorted(((key, shape(item)) for key, item in value.items()), key=repr))
         case tuple() | list():
@@ -129,10 +155,23 @@ def shape(value: Any) -> Any:
             return value
 
 
+def _shape_of(value: LoweredRule | Layer) -> Any:
+    if isinstance(value, LoweredRule):
+        return (
+            "rule", shape(value.head), shape(value.atoms), shape(value.conditions),
+            shape(value.constants), shape(value.types), _DIGITS.sub("@", value.text),
+            value.on_failure,
+        )  # fmt: skip
+    rules = sorted(map(shape, value.rules), key=repr)
+    strategy = value.strategy if value.strategy == LEAPFROG else None
+    rest = dataclasses.replace(value, rules=(), strategy=strategy)
+    return ("layer", tuple(rules), frozenset(value.relations), *_fields(rest, "relations"))
+
+
 def _fields(value: Any, *but: str) -> Iterator[Any]:
-    for field in dataclasses.fields(value):
-        if field.compare and field.name not in but:
-            yield shape(getattr(value, field.name))
+    for name in _compared_fields(value.__class__):
+        if name not in but:
+            yield shape(getattr(value, name))
 
 
 # --- pairing ------------------------------------------------------------------------------------
@@ -150,14 +189,14 @@ def _paired(new: Mapping[str, int], old: Mapping[str, int]) -> dict[str, str]:
     return pairs
 
 
-def _colours(lowered: Lowered) -> dict[str, int]:
+def _colours(lowered: Lowered, declared: Collection[str]) -> dict[str, int]:
     """Return a colour for each numbered relation: the same for those that are made the same way.
 
     Layers come after those that they read. So a colour stands for all that is below a relation.
     """
     colours: dict[str, int] = {}
     for layer in lowered.layers:
-        own = [name for name in _all_names(layer) if _number(name) >= 0]
+        own = [n for n in _all_names(layer) if n not in declared and _number(n) >= 0]
         shown = {name: str(colour) for name, colour in colours.items()}
         for name in own:
             local = {other: _DIGITS.sub("@", other) for other in own} | {name: "this"}

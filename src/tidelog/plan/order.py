@@ -2,8 +2,9 @@
 
 The cost of a join is the number of its partial results: every value bound in every step. The
 planner searches the orders of the variables that atoms share, depth first, by the estimated number
-of partial results, and abandons an order that is more expensive than the best complete one. Columns
-that no other atom shares come last: they only multiply the results.
+of partial results, and abandons an order that is more expensive than the best complete one, or than
+another one that has bound the same variables and read the same columns. Columns that no other atom
+shares come last: they only multiply the results.
 
 Estimates assume that columns are independent. With n rows and d(c) distinct values in column c, a
 relation narrowed by columns C has min(n, product of d) distinct prefixes, and its next column c has
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from tidelog.plan.body import (
@@ -66,7 +67,7 @@ class Stats:
         return max(1.0, min(self.rows, product))
 
 
-@dataclass
+@dataclass(slots=True)
 class _State:
     bound: set[str]
     consumed: list[tuple[int, ...]]
@@ -80,15 +81,17 @@ class _State:
     cost: float = 0.0
 
     def copy(self) -> _State:
-        return replace(
-            self,
-            bound=set(self.bound),
-            consumed=list(self.consumed),
-            groups=list(self.groups),
-            atoms=list(self.atoms),
-            absent=list(self.absent),
-            conditions=list(self.conditions),
-            steps=list(self.steps),
+        return _State(
+            self.bound.copy(),
+            self.consumed.copy(),
+            self.groups.copy(),
+            self.atoms.copy(),
+            self.absent.copy(),
+            self.conditions.copy(),
+            self.started,
+            self.steps.copy(),
+            self.partial,
+            self.cost,
         )
 
 
@@ -120,6 +123,7 @@ class Orderer:
         Slots in `late` are bound after the others that atoms share.
         """
         self._atoms = tuple(atoms)
+        self._slots = [atom.slots for atom in atoms]
         self._held = [() if i == driver else tuple(held(i)) for i in range(len(atoms))]
         self._price, self._sorting = price, sorting
         self._stats = [stats(i) for i in range(len(atoms))]
@@ -130,8 +134,11 @@ class Orderer:
         self._conditions = [c for c in conditions if not is_external(c)]
         self._computed = computed_slots(conditions)
         self._domain = self._domain_sizes()
+        self._places = self._places_of_slots()
+        self._counts: list[dict[Order, float]] = [{} for _ in atoms]
         self._best: _State | None = None
         self._best_cost = math.inf
+        self._seen: dict[object, list[tuple[float, float]]] = {}
         self._tried = 0
 
     def _domain_sizes(self) -> dict[str, float]:
@@ -141,6 +148,24 @@ class Orderer:
                 if slot is not None:
                     sizes[slot] = max(sizes.get(slot, 1.0), stats.distinct[column])
         return sizes
+
+    def _places_of_slots(self) -> dict[str, list[tuple[int, int]]]:
+        """Return the positive atoms that have each slot, with its first column there."""
+        places: dict[str, list[tuple[int, int]]] = {}
+        for i, atom in enumerate(self._atoms):
+            if not atom.negated:
+                for slot in dict.fromkeys(atom.args):
+                    if slot is not None:
+                        places.setdefault(slot, []).append((i, atom.args.index(slot)))
+        return places
+
+    def _prefixes(self, atom: int, columns: Order) -> float:
+        """Return the estimated number of distinct values of some columns of an atom."""
+        counts = self._counts[atom]
+        count = counts.get(columns)
+        if count is None:
+            count = counts[columns] = self._stats[atom].prefixes(columns)
+        return count
 
     def plan(self) -> Plan:
         """Return the cheapest plan found."""
@@ -176,6 +201,8 @@ class Orderer:
         """Return the cost of the orders that the plan needs and that do not exist."""
         total = 0.0
         for i, groups in enumerate(state.groups):
+            if not groups:
+                continue
             if i != self._driver:
                 if fitting(groups, self._held[i]) is None:
                     total += self._price * self._stats[i].rows
@@ -188,13 +215,16 @@ class Orderer:
     # --- search ---
 
     def _search(self, state: _State) -> None:
-        if state.cost >= self._best_cost:
-            return
         if not state.atoms:
+            if state.cost >= self._best_cost:
+                return
             self._finish(state)
             cost = state.cost + self._new_orders(state)
             if cost < self._best_cost:
                 self._best, self._best_cost = state, cost
+            return
+        # The next step costs half of the partial results at least.
+        if state.cost + 0.5 * state.partial >= self._best_cost or self._is_dominated(state):
             return
         choices = []
         for choose in self._choices(state):
@@ -208,6 +238,23 @@ class Orderer:
             choices = choices[:1]  # a large body: from here on, follow the best choice only
         for following in choices:
             self._search(following)
+
+    def _is_dominated(self, state: _State) -> bool:
+        """Return whether a state from which the same steps lead on was no worse in any way.
+
+        The orders of atoms that are read to the end are paid for; how the columns of others were
+        read decides which orders will do for them.
+        """
+        cost = state.cost + self._new_orders(state)
+        if cost >= self._best_cost:
+            return True
+        pending = tuple(state.groups[a] for a in state.atoms)
+        key = (frozenset(state.bound), pending, len(state.conditions), state.started)
+        seen = self._seen.setdefault(key, [])
+        if any(c <= cost and p <= state.partial for c, p in seen):
+            return True
+        seen.append((cost, state.partial))
+        return False
 
     def _choices(self, state: _State) -> Iterator[Callable[[_State], None]]:
         driver = self._driver
@@ -239,36 +286,37 @@ class Orderer:
                 if slot is None or slot in state.bound or slot in seen:
                     continue
                 seen.add(slot)
-                if sum(slot in self._atoms[b].slots for b in state.atoms) > 1:
+                places = self._places[slot]
+                if len(places) > 1 and sum(b in state.atoms for b, _ in places) > 1:
                     yield slot
 
     def _unlocks_nothing(self, state: _State, atom: int) -> bool:
-        slots = self._atoms[atom].slots
+        slots = self._slots[atom]
         waiting = [*state.conditions, *(self._atoms[i] for i in state.absent)]
         return not any(slots & (c.slots if isinstance(c, AtomUse) else c.inputs) for c in waiting)
 
     # --- steps ---
 
     def _rows(self, state: _State, atom: int) -> float:
-        stats = self._stats[atom]
-        return stats.rows / stats.prefixes(state.consumed[atom])
+        return self._stats[atom].rows / self._prefixes(atom, state.consumed[atom])
 
     def _fanout(self, state: _State, atom: int, column: int) -> float:
-        stats, done = self._stats[atom], state.consumed[atom]
-        return stats.prefixes((*done, column)) / stats.prefixes(done)
+        done = state.consumed[atom]
+        return self._prefixes(atom, (*done, column)) / self._prefixes(atom, done)
 
     def _leap(self, state: _State, slot: str) -> None:
-        atoms = tuple(a for a in state.atoms if slot in self._atoms[a].slots)
-        columns = tuple(self._atoms[a].args.index(slot) for a in atoms)
-        fanouts = [self._fanout(state, a, c) for a, c in zip(atoms, columns, strict=True)]
-        domain = max(self._domain[slot], *fanouts)
-        agreed = min(fanouts) * math.prod(f / domain for f in sorted(fanouts)[1:])
+        places = [place for place in self._places[slot] if place[0] in state.atoms]
+        atoms, columns = zip(*places, strict=True)
+        fanouts = sorted([self._fanout(state, a, c) for a, c in places])
+        domain = max(self._domain[slot], fanouts[-1])
+        agreed = fanouts[0] * math.prod([f / domain for f in fanouts[1:]])
         share = 1.0
-        for a, c in zip(atoms, columns, strict=True):
-            share = min(share, _BOUND_SHARE ** self._bound(state, a, c))
-        if share < 1.0:
-            self._drop_checks(state, slot)
-        state.cost += state.partial * (1.0 + min(fanouts) * len(atoms) * share)
+        if self._bounds:
+            for a, c in places:
+                share = min(share, _BOUND_SHARE ** self._bound(state, a, c))
+            if share < 1.0:
+                self._drop_checks(state, slot)
+        state.cost += state.partial * (1.0 + fanouts[0] * len(atoms) * share)
         state.partial *= agreed * share
         state.steps.append(Leap(slot, atoms, columns))
         state.started = state.started or self._driver in atoms
@@ -278,6 +326,8 @@ class Orderer:
 
     def _bounded_columns(self, state: _State) -> Iterator[tuple[int, int]]:
         """Yield the columns, with their atoms, that known values bound."""
+        if not self._bounds:
+            return
         for atom in state.atoms:
             for column, slot in enumerate(self._atoms[atom].args):
                 if column not in state.consumed[atom] and self._bounds_of(state, atom, slot):
@@ -339,7 +389,7 @@ class Orderer:
         state.partial *= rows
         state.steps.append(Scan(atom, columns))
         state.started = state.started or self._driver == atom
-        state.bound.update(self._atoms[atom].slots)
+        state.bound.update(self._slots[atom])
         if first:
             self._consume(state, atom, first)
         rest = tuple(column for column in columns if column not in first)
@@ -356,8 +406,11 @@ class Orderer:
         """Add all steps that need no choice: computations, tests, restriction by bound values."""
         moved = True
         while moved:
-            moved = self._compute(state, fallible=False) or self._narrow(state)
-            moved = moved or self._binding(state)
+            computed = bool(state.conditions or state.absent) and self._compute(
+                state, fallible=False
+            )
+            moved = computed or self._narrow(state)
+            moved = moved or (bool(state.conditions) and self._binding(state))
 
     def _compute(self, state: _State, *, fallible: bool) -> bool:
         """Add the conditions whose inputs are bound; those that can fail only if `fallible`."""
@@ -377,7 +430,7 @@ class Orderer:
             self._append_condition(state, condition)
             moved = True
         for atom in list(state.absent):
-            if self._atoms[atom].slots <= state.bound:
+            if self._slots[atom] <= state.bound:
                 state.absent.remove(atom)
                 state.steps.append(Absent(atom))
                 state.consumed[atom] = tuple(range(len(self._atoms[atom].args)))
@@ -397,8 +450,7 @@ class Orderer:
 
     def _binding(self, state: _State) -> bool:
         """Add one computation that can fail, if anything that is pending needs its value."""
-        needed = {slot for a in state.atoms for slot in self._atoms[a].slots}
-        needed |= {slot for a in state.absent for slot in self._atoms[a].slots}
+        needed = set().union(*(self._slots[a] for a in (*state.atoms, *state.absent)))
         for condition in state.conditions:
             needed |= condition.inputs
         for condition in list(state.conditions):
@@ -415,16 +467,18 @@ class Orderer:
 
     def _narrow(self, state: _State) -> bool:
         moved = False
-        for a in list(state.atoms):
+        for a in tuple(state.atoms):
+            if self._slots[a].isdisjoint(state.bound):
+                continue
             args, done = self._atoms[a].args, state.consumed[a]
             columns = tuple(
                 c for c, slot in enumerate(args) if slot in state.bound and c not in done
             )
             if columns:
-                before = self._stats[a].prefixes(done)
+                before = self._prefixes(a, done)
                 state.steps.append(Seek(a, columns))
                 self._consume(state, a, columns)
-                after = self._stats[a].prefixes(state.consumed[a])
+                after = self._prefixes(a, state.consumed[a])
                 chance = after / before
                 for column in columns:
                     slot = args[column]

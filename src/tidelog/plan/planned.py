@@ -13,7 +13,7 @@ from tidelog.plan.forced import NOTHING_FORCED, ForcedStrategies
 from tidelog.plan.lower import lower
 from tidelog.plan.lowered import Lowered
 from tidelog.plan.theta.choice import NAME as TREE
-from tidelog.plan.theta.choice import Refused, tree_shape, with_trees
+from tidelog.plan.theta.choice import Refused, tree_shapes, with_trees
 from tidelog.plan.theta.ranged import with_ranges
 from tidelog.plan.traces import NAME as LEAPFROG
 from tidelog.plan.traces import untraceable
@@ -32,9 +32,9 @@ def planned(program: Program, strategies: Mapping[str, str] = NOTHING_FORCED) ->
     found = with_trees(with_ranges(whole), functional | virtual)
     for layer in found.layers:
         if layer.strategy == TREE and layer.tree is None:
-            shape, name = tree_shape(found, layer, functional), layer.relations[0]
-            assert isinstance(shape, Refused)
-            raise forced.error(name, Refusal(f"`{TREE}` cannot maintain `{name}`: {shape.why}"))
+            refused, name = tree_shapes(found, layer, functional), layer.relations[0]
+            assert isinstance(refused, Refused)
+            raise forced.error(name, Refusal(f"`{TREE}` cannot maintain `{name}`: {refused.why}"))
         if layer.strategy == LEAPFROG and layer.rules:
             name, reasons = layer.relations[0], [untraceable(rule) for rule in layer.rules]
             if None not in reasons:

@@ -15,6 +15,11 @@ Then it is *filtered*: a row that holds in the other version has not changed. Th
 about the row, with all columns bound.
 
 The groups of an aggregate that may have changed are computed in both versions, and compared.
+
+Rules can change, too. An added rule is evaluated as a whole in the new version, a dropped one in
+the old version (section 3.5):
+
+    p@approx(x, z) :- p@rules(), q(x, y), !r(y, z).
 """
 
 from __future__ import annotations
@@ -23,10 +28,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidelog.plan.body import AtomUse, LoweredRule
-from tidelog.plan.demand import Definition, DemandCall, DemandProgram, DemandRewriting
+from tidelog.plan.demand import (
+    Definition,
+    DemandCall,
+    DemandProgram,
+    DemandRewriting,
+    unit_after,
+)
 from tidelog.plan.lowered import Layer
 from tidelog.plan.order import Stats
 from tidelog.values.types import Type
+
+
+@dataclass(frozen=True)
+class PropagatedLayer:
+    """A layer with the rules that derive its relations in one version."""
+
+    layer: Layer
+    kept: tuple[LoweredRule, ...]
+    """The rules that both versions have."""
+    changed: tuple[LoweredRule, ...] = ()
+    """The rules that only this version has: they are evaluated as a whole."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +77,44 @@ def opposite(relation: str, layer: Layer) -> str:
     return f"{relation}@opposite:{layer.relations[0]}"
 
 
+def rules_changed(layer: Layer) -> str:
+    """Return the relation without columns that has the changed rules of a layer evaluated."""
+    return f"{layer.relations[0]}@rules"
+
+
 def propagation(
-    layers: Sequence[Layer],
+    layers: Sequence[PropagatedLayer],
     defined: Mapping[str, Definition],
-    types: Callable[[str], tuple[Type, ...]],
+    types: Mapping[str, tuple[Type, ...]],
     stats: Callable[[str], Stats],
 ) -> Propagation:
-    """Return the questions of layers; `defined` are the relations that are not stored."""
-    rewriting = DemandRewriting(defined, types, stats)
+    """Return the questions of layers; `defined` are the relations that are not stored.
+
+    A version need not have all relations of the layers: of the others it has no rows.
+    """
+    rewriting = DemandRewriting(defined, types.__getitem__, stats)
 
     def add(name: str, relation: str) -> None:
         if not rewriting.has(name):
-            columns = range(max(1, len(types(relation))))
-            rewriting.add_relation(name, types(relation), tuple((relation, i) for i in columns))
+            columns = range(max(1, len(types[relation])))
+            rewriting.add_relation(name, types[relation], tuple((relation, i) for i in columns))
 
-    last = 1 + max((d.unit for d in defined.values()), default=0)
+    last = unit_after(defined.values())
     proofs: dict[str, DemandCall] = {}
     groups: dict[str, DemandCall] = {}
-    for layer in layers:
+    for part in layers:
+        layer = part.layer
         if layer.aggregation is not None:
             a = layer.aggregation
-            groups[a.result] = rewriting.call(a.result, tuple(range(len(a.group))))
+            if a.result in types:
+                groups[a.result] = rewriting.call(a.result, tuple(range(len(a.group))))
             continue
-        for rule in layer.rules:
+        for rule in part.changed:
+            add(approximation(rule.head.relation), rule.head.relation)
+            rewriting.add_relation(rules_changed(layer), (), ())
+            head = replace(rule.head, relation=approximation(rule.head.relation))
+            rewriting.add_question(replace(rule, head=head), last, rules_changed(layer))
+        for rule in part.kept:
             add(approximation(rule.head.relation), rule.head.relation)
             for place, atom in enumerate(rule.atoms):
                 sign = opposite if atom.negated else changed
@@ -85,7 +122,8 @@ def propagation(
                 seed = AtomUse(sign(atom.relation, layer), atom.args)
                 rewriting.add_question(_propagating(rule, place, seed), last)
         for name in layer.relations:
-            proofs[name] = rewriting.call(name, tuple(range(len(types(name)))))
+            if name in types:
+                proofs[name] = rewriting.call(name, tuple(range(len(types[name]))))
     return Propagation(rewriting.program(), proofs, groups)
 
 

@@ -26,6 +26,7 @@ from tidelog.plan.demand import (
     DemandRewriting,
     Origin,
     definitions,
+    unit_after,
     with_unit,
 )
 from tidelog.plan.lower import lower
@@ -74,7 +75,7 @@ class LoweredQuestion:
 
         `defined` are the relations of the program that are not stored.
         """
-        first = 1 + max([d.unit for d in defined.values()], default=0)
+        first = unit_after(defined.values())
         own = {name: replace(d, unit=first + d.unit) for name, d in self.defined.items()}
 
         def known_types(name: str) -> tuple[Type, ...]:
@@ -85,7 +86,7 @@ class LoweredQuestion:
             rewriting.add_relation(name, self.relations[name], self.origins[name])
         for name, origin in self.origins.items():
             rewriting.add_origin(name, origin)
-        last = 1 + max([d.unit for d in own.values()], default=first)
+        last = max(first, unit_after(own.values()))
         for rule in self.rules:
             rewriting.add_question(rule, last)
         return rewriting.program()

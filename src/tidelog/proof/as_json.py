@@ -17,6 +17,7 @@ from tidelog.proof.gaps import (
     Gap,
     HeldStep,
     MissingRow,
+    NotKept,
     OtherAggregate,
     OtherHead,
     RowHeld,
@@ -40,6 +41,8 @@ def why_not_json(found: WhyNot) -> _Json:
     shown: _Json = {"relation": found.relation, "row": _row(found.pattern), "text": found.text}
     if found.proof is not None:
         return {**shown, "present": True, **proof_json(found.proof)}
+    if found.not_kept:
+        shown["not kept"] = found.not_kept
     return {**shown, "present": False, "rules": [_rule_gap(gap) for gap in found.rules]}
 
 
@@ -106,6 +109,8 @@ def _gap(gap: Gap) -> _Json:
             return {"uncomputable": text, "reason": reason}
         case OtherHead(text):
             return {"head": text}
+        case NotKept(text):
+            return {"not kept": text}
 
 
 def _values(values: Mapping[str, Any]) -> _Json:

@@ -88,8 +88,21 @@ class OtherHead:
     text: str
 
 
+@dataclass(frozen=True)
+class NotKept:
+    """A row that the rule derives, but that is not kept among the candidates."""
+
+    text: str
+
+
 Gap: TypeAlias = (
-    MissingRow | BlockingRow | FailedCondition | OtherAggregate | FailedComputation | OtherHead
+    MissingRow
+    | BlockingRow
+    | FailedCondition
+    | OtherAggregate
+    | FailedComputation
+    | OtherHead
+    | NotKept
 )
 
 
@@ -121,6 +134,8 @@ class WhyNot:
     text: str
     rules: tuple[RuleGap, ...] = ()
     proof: Proof | None = None
+    not_kept: str = ""
+    """Why the row is not kept, if it is given or a fact of the program."""
 
     @property
     def is_present(self) -> bool:

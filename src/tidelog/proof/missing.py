@@ -19,6 +19,7 @@ from tidelog.proof.gaps import (
     Gap,
     HeldStep,
     MissingRow,
+    NotKept,
     OtherAggregate,
     OtherHead,
     RowHeld,
@@ -73,7 +74,26 @@ class GapSearch:
             self._rule_gap(rule, pattern, depth, above)
             for rule in self._search.rules.get(relation, ())
         ]
-        return WhyNot(relation, pattern, text, tuple(gaps))
+        return WhyNot(
+            relation, pattern, text, tuple(gaps), not_kept=self._not_kept(relation, pattern)
+        )
+
+    def _not_kept(self, relation: str, pattern: Row) -> str:
+        """Return why a given row or a fact is not in its relation; nothing for other rows."""
+        if has_any(pattern) or relation not in self._state.program.pruned:
+            return ""
+        if self._state.is_given(relation, pattern):
+            return f"it is given, but {self._why_pruned(relation)}"
+        if self._state.fact_span(relation, pattern) is not None:
+            return f"it is a fact of the program, but {self._why_pruned(relation)}"
+        return ""
+
+    def _why_pruned(self, relation: str) -> str:
+        found = self._state.program.pruned[relation]
+        if isinstance(found, p.ChoiceDomain):
+            return "not chosen: another row has the same key"
+        texts = " or ".join(dict.fromkeys(rule.text for rule in found.rules))
+        return f"there is a better row, by {texts}"
 
     def _rule_gap(
         self, rule: ProofRule, pattern: Row, depth: int, above: frozenset[tuple[str, str]]
@@ -89,8 +109,10 @@ class GapSearch:
         known = furthest.known
         assert known is not None, "the row can be derived"
         held = order[: furthest.satisfied]
-        missed = order[furthest.satisfied]
-        gap = self._gap(missed, known, furthest.failure)
+        if furthest.satisfied == len(order):
+            gap: Gap = NotKept(f"it is derived, but {self._why_pruned(rule.relation)}")
+        else:
+            gap = self._gap(order[furthest.satisfied], known, furthest.failure)
         if (
             isinstance(gap, MissingRow)
             and depth > 1
@@ -128,8 +150,10 @@ class GapSearch:
                 continue
             furthest.tried += 1
             satisfied = len(open_matches) - 1
-            assert satisfied < len(order), "the row can be derived"
             failure = None
+            if satisfied == len(order):
+                furthest.satisfied, furthest.known, furthest.failure = satisfied, known, None
+                return
             try:
                 matches = list(self._state.solver.matches(order[satisfied], known))
             except FunctorFailure as error:

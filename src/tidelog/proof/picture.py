@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidelog.plan.theta.picture import PictureNode
 from tidelog.plan.theta.svg import Drawing
 from tidelog.proof.gaps import RowHeld, RuleGap, WhyNot
-from tidelog.proof.text import gap_lines
+from tidelog.proof.text import gap_lines, not_given
 from tidelog.proof.tree import Absence, AggregateTaken, ConditionHeld, Premise, Proof, ProofStep
 
 DEEPEST = 12  # levels of a tree that are drawn
@@ -55,7 +55,7 @@ def why_not_svg(found: WhyNot) -> str:
         return proof_svg(found.proof)
     drawing = Drawing(f"Why not {found.text}")
     if not found.rules:
-        drawing.titles(found.text, "it is not given, and no rule derives it")
+        drawing.titles(found.text, not_given(found))
     for gap in found.rules:
         drawing.titles(gap.rule.text, "; ".join(line.strip() for line in gap_lines(gap.gap)[:1]))
         drawing.tree(_gap_tree(found, gap))

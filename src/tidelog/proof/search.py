@@ -86,6 +86,8 @@ class ProofSearch:
             if level is None:
                 return self._without_levels(goal)
         found = next(self._derivations(goal, level), None)
+        if found is None and relation in self.state.program.pruned:
+            return None
         assert found is not None, f"{self._steps.words.row(relation, row)} has no derivation"
         return found
 
@@ -120,13 +122,17 @@ class ProofSearch:
             for derivation in options[current]:
                 waiting += (g for g in derivation.premises if g[0] in recursion)
         while options:
-            ready = {
+            ready: dict[Goal, _Derivation | None] = {
                 current: found
                 for current, choices in options.items()
                 if (found := _first_ready(choices, recursion, level)) is not None
             }
             if not ready:
-                break  # what is left only supports itself
+                # What is left supports only itself, or is from rows that were not kept.
+                pruned = self.state.program.pruned
+                ready = dict.fromkeys([g for g in options if g[0] in pruned][:1])
+                if not ready:
+                    break
             level.update(ready)
             for current in ready:
                 del options[current]
@@ -159,7 +165,8 @@ class ProofSearch:
         if derivation is None:
             if self.state.is_given(relation, row):
                 return Proof(relation, row, "given", words)
-            return Proof(relation, row, "fact", words, self.state.fact_span(relation, row))
+            span = self.state.fact_span(relation, row)
+            return Proof(relation, row, "round" if span is None else "fact", words, span)
         rule, known = derivation.rule, derivation.known
         values = self._steps.values(rule, known)
         steps = tuple(self._step(literal, known, made) for literal in rule.body)

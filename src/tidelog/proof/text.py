@@ -23,6 +23,7 @@ from tidelog.proof.gaps import (
     Gap,
     HeldStep,
     MissingRow,
+    NotKept,
     OtherAggregate,
     OtherHead,
     RowHeld,
@@ -78,6 +79,8 @@ def _remark(proof: Proof, *, is_known: bool) -> str:
         return "given"
     if proof.origin == "fact":
         return f"a fact of the program  ({proof.span})"
+    if proof.origin == "round":
+        return "found in an earlier round, from rows that were not kept"
     if is_known:
         return "see above"
     return f"… from {sum(1 for _ in proof.nodes()) - 1} more rows"
@@ -119,13 +122,18 @@ def _missing_lines(found: WhyNot) -> Iterator[str]:
         return
     yield f"{found.text}   is not in `{found.relation}`"
     if not found.rules:
-        yield "└── it is not given, and no rule derives it"
+        yield f"└── {not_given(found)}"
         return
-    yield "├── it is not given"
+    yield f"├── {found.not_kept or 'it is not given'}"
     for place, gap in enumerate(found.rules):
         is_last = place == len(found.rules) - 1
         lines = list(_gap_lines(gap))
         yield from _indented(lines, "└── " if is_last else "├── ", "    " if is_last else "│   ")
+
+
+def not_given(found: WhyNot) -> str:
+    """Return why a row is missing that no rule derives."""
+    return found.not_kept or "it is not given, and no rule derives it"
 
 
 def _gap_lines(found: RuleGap) -> Iterator[str]:
@@ -167,3 +175,5 @@ def gap_lines(gap: Gap) -> list[str]:
             return [f"{text}   cannot be computed: {reason}"]
         case OtherHead(text):
             return [f"{text}   is another head"]
+        case NotKept(text):
+            return [text]

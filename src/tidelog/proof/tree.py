@@ -20,12 +20,16 @@ from tidelog.proof.words import Words
 from tidelog.source import Span
 from tidelog.values.types import Row
 
-Origin: TypeAlias = Literal["given", "fact", "rule"]
+Origin: TypeAlias = Literal["given", "fact", "rule", "round"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Proof:
-    """Why a row is in a relation: it is given, a fact of the program, or a rule derives it."""
+    """Why a row is in a relation: it is given, a fact of the program, or a rule derives it.
+
+    A row that is kept by subsumption may be one that an earlier `round` of its recursion has found,
+    from rows that are not kept any more.
+    """
 
     relation: str
     row: Row

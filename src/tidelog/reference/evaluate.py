@@ -7,12 +7,15 @@ least one recursive atom matched by a row that the round before found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from tidelog.errors import EvaluationError, FunctionalConflict
 from tidelog.logic import program as p
+from tidelog.logic.pruning import row_variables
 from tidelog.reference.functors import FunctorFailure
 from tidelog.reference.solve import UNKNOWN, Assignment, IndexedRows, Solver
+from tidelog.values.order import sort_rows
 from tidelog.values.text import format_value
 from tidelog.values.types import Row
 
@@ -57,8 +60,78 @@ class _Evaluation:
             for row in rows:
                 self._add(name, row)
         for stratum in self._program.strata:
-            self._stratum(stratum)
+            if self._program.pruned.keys().isdisjoint(stratum.relations):
+                self._stratum(stratum)
+            else:
+                self._pruned_stratum(stratum)
         return {name: frozenset(relation.rows) for name, relation in self._relations.items()}
+
+    def _pruned_stratum(self, stratum: p.Stratum) -> None:
+        """Evaluate the stratum again and again, with more candidates each time."""
+        own = {name: set(self._relations[name].rows) for name in stratum.relations}
+        pruned = {n: kept for n, kept in self._program.pruned.items() if n in own}
+        rules = tuple(rule for rule in stratum.rules if rule.head.relation not in pruned)
+        others = replace(stratum, rules=rules)
+        candidates: dict[str, set[Row]] = {name: set() for name in pruned}
+        rows: dict[str, set[Row]] = {name: set() for name in pruned}
+        # Only the rows of the last round must have one value for each key.
+        keys = {name: self._keys.pop(name) for name in own if name in self._keys}
+        while True:
+            for name, first in own.items():
+                self._relations[name] = IndexedRows(rows.get(name, first))
+            self._stratum(others)
+            new = {name: own[name] - candidates[name] for name in pruned}
+            for rule in stratum.rules:
+                if rule.head.relation in pruned:
+                    derived = set(self._derive(rule, None))
+                    new[rule.head.relation] |= derived - candidates[rule.head.relation]
+            if not any(new.values()):
+                break
+            for name, kept in pruned.items():
+                candidates[name] |= new[name]
+                if isinstance(kept, p.ChoiceDomain):
+                    rows[name] |= self._chosen(name, kept, rows[name], new[name])
+                else:
+                    rows[name] = candidates[name] - self._worse(name, kept, candidates[name])
+        self._keys.update(keys)
+        for name in keys:
+            found, self._relations[name] = self._relations[name].rows, IndexedRows(own[name])
+            for row in found:
+                self._add(name, row)
+
+    def _chosen(self, name: str, choice: p.ChoiceDomain, old: set[Row], new: set[Row]) -> set[Row]:
+        """Return the new rows that agree with no other row in any key, the smallest first."""
+        taken = {(key, tuple(row[i] for i in key)) for row in old for key in choice.keys}
+        chosen: set[Row] = set()
+        for row in sort_rows(new, self._program.relations[name].columns, self._program.records):
+            wanted = {(key, tuple(row[i] for i in key)) for key in choice.keys}
+            if not wanted & taken:
+                taken |= wanted
+                chosen.add(row)
+        return chosen
+
+    def _worse(self, name: str, kept: p.Subsumption, candidates: set[Row]) -> set[Row]:
+        """Return the candidates for which there is a better one."""
+        self._relations[name] = IndexedRows(candidates)
+        pairs: set[tuple[Row, Row]] = set()
+        for rule in kept.rules:
+            for known, failure in self._solver.solutions(rule.body, {}):
+                worse, better = (
+                    tuple(self._solver.value(arg, known) for arg in variables)
+                    for variables in row_variables(rule)
+                )
+                if worse == better:
+                    continue
+                if failure is not None:
+                    raise self._error(rule, known, failure)
+                pairs.add((worse, better))
+        columns, records = self._program.relations[name].columns, self._program.records
+        place = {row: i for i, row in enumerate(sort_rows(candidates, columns, records))}
+        return {
+            worse
+            for worse, better in pairs
+            if (better, worse) not in pairs or place[better] < place[worse]
+        }
 
     def _stratum(self, stratum: p.Stratum) -> None:
         new = {name: IndexedRows() for name in stratum.relations}

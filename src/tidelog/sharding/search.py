@@ -35,6 +35,8 @@ def shard(program: Program, shards: int) -> Sharding | NotSharded:
                 f"`{view.relation}` is virtual, and the rows that it is proved by are in all shards"
             )
             return NotSharded(why)
+    for name in program.pruned:
+        return NotSharded(f"`{name}` keeps only some of its candidates, which are in all shards")
     found: tuple[float, Sharding] | None = None
     for grid in _grids(program, shards):
         search = _Search(program, grid)

@@ -222,6 +222,20 @@ class Shard:
         self._ref = done.ref = ref
         return done
 
+    def migrate(self, epoch: int, program: Program) -> ShardDone:
+        """Commit a change of the program, and write a snapshot of the new state.
+
+        No records lead to it from the old one. If this raises anything, the shard must be dropped.
+        """
+        self._epoch = epoch
+        self.engine.apply({}, {}, program=program)
+        done = self._done
+        assert done is not None
+        self._done = None
+        done.bootstrapped = any(la.choice == "bootstrap" for la in self.engine.last_epoch.layers)
+        self._ref = done.ref = self._snapshot(epoch, (), ())
+        return done
+
     def _record(self) -> None:
         """Write the record of the epoch that is about to be committed."""
         entries = self._watermarks.new_entries()

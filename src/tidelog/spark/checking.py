@@ -25,6 +25,7 @@ from tidelog.io.tabular import CheckedRows, Records
 from tidelog.logic.program import Relation
 from tidelog.spark.envelopes import SIGNS, Shape, missing_columns
 from tidelog.spark.ordering import SourceFile
+from tidelog.spark.typed_json import in_texts, with_texts
 from tidelog.values.scalars import shown
 from tidelog.values.types import DATE, NUMBER, TIMESTAMP, Kind, Type
 
@@ -182,6 +183,8 @@ class Checker:
 
         Rows that insert one of those in `failing` are bad, too.
         """
+        if "again" in table.column_names:
+            table = with_texts(table, self._shape)
         checked = self._check(table, files, drift, {})
         if failing is not None and len(failing):
             reasons = failing.places(self._relation.name, checked)
@@ -350,6 +353,8 @@ class Checker:
             return []
         places = sorted(reasons)
         part = table.take(pa.array(places, pa.int64()))
+        if "again" in part.column_names:
+            part = in_texts(part)
         texts = part["bad"].to_pylist() if "bad" in part.column_names else [None] * len(places)
         shown_rows = []
         for i, text in enumerate(texts):

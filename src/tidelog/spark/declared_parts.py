@@ -92,17 +92,24 @@ def _check_shared(source: PipelineSource, other: PipelineSource) -> None:
 
 
 def declared_sinks(
-    program: Program, specs: Sequence[Sink], state: Path, pipeline: str, text: str
+    program: Program,
+    specs: Sequence[Sink],
+    state: Path,
+    pipeline: str,
+    text: str,
+    *,
+    migrates: bool,
 ) -> list[SinkRun]:
     """Return the sinks of a pipeline, each with what `state` records of it.
 
-    `text` identifies the program: a sink of another one begins again.
+    `text` identifies the program: a sink of another one begins again. If the state `migrates`, it
+    continues: the difference between the programs is an epoch.
     """
     names = named([s.name or f"{s.view}-{s.what}-{s.format}" for s in specs])
     result = []
     for name, spec in zip(names, specs, strict=True):
         relation = relation_of(program, spec.view, "sink", "view")
-        wrote = SinkState(state / SINKS, name, spec, text)
+        wrote = SinkState(state / SINKS, name, spec, text, migrates=migrates)
         selecting = _selecting(program, spec)
         made = writer(replace(spec, name=name), relation, program.records)
         result.append(SinkRun(name, made, wrote, pipeline, selecting))

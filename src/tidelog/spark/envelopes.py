@@ -18,6 +18,7 @@ that one Spark job can read all sources of an epoch:
     at                  the sequence of an upsert, if it has one
     deletes             whether an upsert deletes its key, if it can
     bad                 the whole row as text, if Spark could not parse it
+    again               the row as texts, where types have not done: see typed_json.py
     file                a number for the file of the row, if any: see `file_numbers`
     place               where the row is, as text, if it is not in a file
     start               where Spark began to read in the file, or the offset, if the order matters
@@ -42,6 +43,8 @@ CORRUPT = "_corrupt_record"
 CHANGE_TYPE = "_change_type"
 AT, DELETING = "tidelog at", "tidelog deletes"
 """Columns of a frame before it is encoded: the sequence, and whether the row deletes its key."""
+AGAIN = "tidelog again"
+"""A column of a frame of JSON values: the same row as texts, where it is needed (typed_json.py)."""
 INSERTS = frozenset(
     ("+", "insert", "i", "c", "r", "read", "create", "update_after", "update_postimage")
 )
@@ -226,6 +229,8 @@ def encode(
         parts.append(F.col(f"`{AT}`").alias("at"))
     if DELETING in found:
         parts.append(F.col(f"`{DELETING}`").alias("deletes"))
+    if AGAIN in found:
+        parts.append(F.col(f"`{AGAIN}`").alias("again"))
     if shape.op:
         parts.append(F.col(quoted(shape.op)).cast("string").alias("op"))
     return frame.select(*parts, *bad, *places)

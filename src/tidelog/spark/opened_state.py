@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidelog.durable.lock import WriterLock
-from tidelog.errors import UsageError
 from tidelog.logic.program import Program
 from tidelog.sharding.key_relations import Upsert
 from tidelog.spark.placement_driver import DriverPlacement, with_offsets
@@ -56,15 +55,11 @@ class OpenedState:
 
     def _open(self) -> Placement:
         if self._chosen.name == "sharded":
-            if self._on_program_change == "migrate":
-                raise UsageError(
-                    "a sharded state cannot be migrated: another program may place its rows in"
-                    ' other shards\n  help: on_program_change = "rebuild", or placement = "driver"'
-                )
             return ShardedPlacement(
                 self._program, self._chosen.folder, self._chosen.sides, self._retain_epochs,
                 self._views, self._folder / QUARANTINE, upserts=self._upserts,
                 finds_failing=self._on_rule_error == "quarantine", taken=self._taken,
+                migrates=self._on_program_change == "migrate",
             )  # fmt: skip
         return DriverPlacement(
             with_offsets(self._program), self._chosen.folder, self._on_program_change,

@@ -95,7 +95,10 @@ class Pipeline:
         self._upserts = tuple(source.upsert for source in self._sources if source.upsert)
         keyed = with_upserts(self._own_program, self._upserts)
         text = with_offsets(keyed).text
-        self._sinks = declared_sinks(self._own_program, sinks, self._state, name, text)
+        self._sinks = declared_sinks(
+            self._own_program, sinks, self._state, name, text,
+            migrates=on_program_change == "migrate",
+        )  # fmt: skip
         views = [sink.view for sink in self._sinks]
         taken = [sink.view for sink in self._sinks if sink.takes_files]
         self._opened = OpenedState(

@@ -55,6 +55,7 @@ from tidelog.spark.shard_epoch import (
 )
 from tidelog.spark.shard_frames import change_in_files, view_frame
 from tidelog.spark.shard_job import BySpark, Runner, checked_answers, here
+from tidelog.spark.shard_migration import migrated_shards
 from tidelog.spark.shard_routing import AT, SIGN, SourceCheck, routed_table
 from tidelog.spark.shard_rule_errors import FAILING, ROUNDS
 from tidelog.spark.shard_staging import can_be_staged, remove_staged
@@ -82,9 +83,11 @@ class ShardedPlacement(CommittedOffsets):
         upserts: Sequence[Upsert] = (),
         finds_failing: bool = False,
         taken: Iterable[str] = (),
+        migrates: bool = False,
     ) -> None:
         """Open or begin a state; `quarantine` is the folder for bad rows.
 
+        With `migrates`, the difference to another program is applied as an epoch.
         With `finds_failing`, rows on which rules fail go there, too. Changes of `watched` views are
         retained. Sinks take those of `taken` as files of Spark.
         """
@@ -113,24 +116,38 @@ class ShardedPlacement(CommittedOffsets):
         self._sent = next(filter(self._can_be_sent, taken), "")
         self._views = ShardViews(self._program, self.sharding, self._folder, self._parts)
         self._scattered = ScatteredChanges(self._folder)
-        self._check_same()
         if self._last is None:
             self._epochs.make_folders(self.sharding.grid.shards)
         else:
+            if migrates and not self._has_same_program(self._last):
+                self._migrate(self._last)
+            self._check_same(self._last)
             self._epochs.clean(self._last, retain_epochs)
             remove_staged(self._folder)
 
-    def _check_same(self) -> None:
-        last = self._last
-        if last is None:
-            return
-        if last.program.strip() != self._program.text.strip():
+    def _has_same_program(self, last: Committed) -> bool:
+        return last.program.strip() == self._program.text.strip()
+
+    def _migrate(self, last: Committed) -> None:
+        """Apply a changed program to all shards."""
+        try:
+            answers = list(migrated_shards(last, self._work(), self._watched))
+            self._commit_answers(last.epoch + 1, answers, EpochChanges())
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            forget()  # shards in memory are of the old program
+
+    def _check_same(self, last: Committed) -> None:
+        if not self._has_same_program(last):
             self.close()
             raise UsageError(
                 f"the state in `{self._folder}` belongs to another program"
-                "\n  help: `tidelog pipeline rescale` evaluates the new program on the given rows"
+                '\n  help: on_program_change = "migrate" applies the difference,'
+                " `tidelog pipeline rescale` evaluates the new program on the given rows"
             )
-        if last.plan != self._plan:
+        if self._sure.plan != self._plan:
             self.close()
             raise UsageError(
                 f"the shards in `{self._folder}` were laid out by another version of Tidelog"

@@ -16,7 +16,10 @@ from tidelog.spark.declared import Sink
 class SinkState:
     """What a sink has written, in a file of the state folder. It holds no address and no secret."""
 
-    def __init__(self, folder: Path, name: str, spec: Sink, program: str) -> None:
+    def __init__(
+        self, folder: Path, name: str, spec: Sink, program: str, *, migrates: bool = False
+    ) -> None:
+        """Read it; `migrates` says that another program is no reason to begin again."""
         self._file = folder / f"{file_name(name)}.json"
         self._program = _hash(program.strip())
         options = [spec.options.get(key, "") for key in ("url", "dbtable", "topic")]
@@ -43,7 +46,8 @@ class SinkState:
         self.first: int | None = known.get("first")
         """The epoch whose write was begun, when nothing was written yet."""
         self.token: str = known.get("token") or secrets.token_hex(8)
-        self.other_program = self.epoch is not None and known.get("program") != self._program
+        is_other = self.epoch is not None and known.get("program") != self._program
+        self.other_program = is_other and not migrates
 
     def renew(self) -> None:
         """Forget what was written: the next write is the first one of a new target."""

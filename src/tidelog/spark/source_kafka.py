@@ -19,6 +19,7 @@ from typing import Any
 from tidelog.errors import UsageError
 from tidelog.spark.envelopes import CORRUPT
 from tidelog.spark.source_order import ordered
+from tidelog.spark.typed_json import parsed
 
 VALUES = ("json", "avro", "confluent-avro")
 _NAMES = ("subscribe", "subscribePattern", "assign")
@@ -32,15 +33,18 @@ def stream(
     *,
     schema: str,
     value: str = "json",
+    typed: str = "",
 ) -> Any:
     """Return the messages of topics as a streaming frame.
 
     `path_or_table` has the names of topics, with commas, unless the options name them. `schema` is
     the schema of a value: DDL for JSON, Avro's own JSON for Avro. `confluent-avro` is Avro after
-    the five bytes with which Confluent's serializers begin.
+    the five bytes with which Confluent's serializers begin. `typed` is the schema of JSON with the
+    declared types, if these may be tried first (typed_json.py).
     """
     chosen = _chosen(options, path_or_table)
-    return decoded(spark.readStream.format("kafka").options(**chosen).load(), schema, value)
+    frame = spark.readStream.format("kafka").options(**chosen).load()
+    return decoded(frame, schema, value, typed)
 
 
 def _chosen(options: Mapping[str, str], topics: str) -> dict[str, str]:
@@ -57,7 +61,7 @@ def _chosen(options: Mapping[str, str], topics: str) -> dict[str, str]:
     return chosen
 
 
-def decoded(frame: Any, schema: str, value: str = "json") -> Any:
+def decoded(frame: Any, schema: str, value: str = "json", typed: str = "") -> Any:
     """Return messages, with the columns of Kafka's connector, as rows."""
     from pyspark.sql import functions as F
 
@@ -67,7 +71,11 @@ def decoded(frame: Any, schema: str, value: str = "json") -> Any:
     rows = frame.where("value is not null").select(
         F.col("value").alias(_VALUE), place.alias(_PLACE), F.col("offset").alias(_OFFSET)
     )
-    rows = _json(rows, schema) if value == "json" else _avro(rows, schema, value != "avro")
+    if typed:
+        text = F.col(f"`{_VALUE}`").cast("string")
+        rows = parsed(rows.withColumn(_VALUE, text), _VALUE, schema, typed)
+    else:
+        rows = _json(rows, schema) if value == "json" else _avro(rows, schema, value != "avro")
     rows = ordered(rows, file=F.col(f"`{_PLACE}`"), start=F.col(f"`{_OFFSET}`"))
     return rows.drop(_PLACE, _OFFSET)
 

@@ -26,6 +26,7 @@ from tidelog.spark.envelopes import text_schema
 from tidelog.spark.jobs import reason
 from tidelog.spark.retries import outage
 from tidelog.spark.sources import Batch, PipelineSource
+from tidelog.spark.typed_json import typed_schema
 
 
 class ConnectorSource(PipelineSource, ABC):
@@ -88,10 +89,14 @@ class KafkaSource(ConnectorSource):
                 f"source `{self.name}`: `select` needs the columns of a message"
                 '\n  help: state them: schema = "id long, at timestamp"'
             )
-        schema = schema or text_schema(self.shape, self.spec.mode)
+        typed = ""
+        if not schema:
+            schema = text_schema(self.shape, self.spec.mode)
+            typed = typed_schema(self.shape, self.relation, self.spec.mode)
         return source_kafka.stream(
-            spark, self.spec.options, self.spec.path, schema=schema, value=self.spec.value
-        )
+            spark, self.spec.options, self.spec.path, schema=schema, value=self.spec.value,
+            typed=typed,
+        )  # fmt: skip
 
 
 class DeltaSource(ConnectorSource):

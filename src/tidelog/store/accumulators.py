@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.kernel import accumulate as k
+from tidelog.kernel import epoch_layout as e
 from tidelog.kernel import exact
 from tidelog.kernel import groups as g
 from tidelog.store.capture import SavedSums, SumsCapture
@@ -179,6 +180,22 @@ class Accumulators:
 
     # --- within an epoch ---
 
+    def describe(self, row: Array) -> bool:
+        """Write where the arrays are, for short epochs (kernel/epoch_layout.py).
+
+        Returns False if they are in files, or if a snapshot has to know of changes.
+        """
+        if self._source is not None or self._captured is not None:
+            return False
+        row[e.HEADS] = self._heads.ctypes.data
+        row[e.HEAD_COUNT], row[e.HEAD_WIDTH] = self._heads.shape
+        row[e.TABLE], row[e.TABLE_SIZE] = self._table.ctypes.data, len(self._table)
+        row[e.BLOCKS], row[e.BLOCKS_SIZE] = self._words.ctypes.data, len(self._words)
+        row[e.STATE] = self._state.ctypes.data
+        row[e.SUMS_UNDO], row[e.SUMS_UNDO_COUNT] = self._undo.ctypes.data, len(self._undo)
+        row[e.OPERATION] = self._operation.ctypes.data
+        return True
+
     def add(
         self,
         columns: Array,
@@ -200,8 +217,6 @@ class Accumulators:
         state, n = self._state, columns.shape[1]
         assert not state[g.TOUCHED], "the epoch before has not ended"
         assert n <= exact.MOST_ADDED, "so many rows must be added in parts"
-        if n == 1 and partials is _NO_PARTIALS:
-            return self._add_row(columns, key, -1 if target is None else target, added)
         which = np.empty(n, np.int64)
         seen, lowest = (_NO_PLACES, 0) if n < _MANY else _places(columns, key)
         done = 0
@@ -227,53 +242,6 @@ class Accumulators:
             )  # fmt: skip
         old, new, _ = state[g.DELETED : g.BEYOND + 1].tolist()
         return deleted[:, :old], inserted[:, :new]
-
-    def _add_row(self, columns: Array, key: Array, target: int, added: int) -> tuple[Array, Array]:
-        """Do what `add` does for one row, the usual case, in one call of a kernel."""
-        state = self._state
-        out = np.empty((2, self._key + 1, 1), np.int64)
-        while not k.add_row(
-            self._heads, self._table, self._words, state, self._undo, self._operation, columns, key,
-            target, added, self._limbs, out,
-        ):  # fmt: skip
-            self._make_words(1)
-            self._make_room(1)
-        old, new, _ = state[g.DELETED : g.BEYOND + 1].tolist()
-        return out[0, :, :old], out[1, :, :new]
-
-    def change_by_row(
-        self,
-        row: Array,
-        fields: Array,
-        key: Array,
-        target: int | None,
-        added: int,
-        into: Array,
-        deleted: Array,
-        inserted: Array,
-    ) -> tuple[int, int, bool, bool]:
-        """Do what `add` does for one row, the usual case, in one call of a kernel.
-
-        The row is packed by its layout's `fields`, and the result rows by `into`. Returns how many
-        result rows are deleted and inserted, whether the sum overflows its type, and whether the
-        result fits its field.
-        """
-        if self._source is not None:
-            self._need()
-        target = -1 if target is None else target
-        while True:
-            found: tuple[int, int, bool, bool] = k.change_by_row(
-                self._heads, self._table, self._words, self._state, self._undo, self._operation,
-                row, fields, key, target, added, self._limbs, into, deleted, inserted,
-            )  # fmt: skip
-            if found[0] >= 0:
-                return found
-            self._make_words(1)
-            self._make_room(1)
-
-    def value(self, columns: Array, key: Array) -> int:
-        """Return the ordinal of the result of a group that has one."""
-        return int(self._heads[self._slots(columns, key)[0], self._key + g.VALUE])
 
     def _make_words(self, groups: int) -> None:
         """Make room for the sums of this many groups, however large they become."""

@@ -18,11 +18,14 @@ from tidelog.plan.body import Assign, LoweredRule
 from tidelog.plan.lowered import Aggregation, Layer, Lowered, TreeView, given_of, is_only_copied
 from tidelog.plan.order import Stats
 from tidelog.runtime.progress import Meter
+from tidelog.runtime.workers import Workers
 from tidelog.store.codec import FEW, Codec
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import Words, sort_words
+from tidelog.store.run import Words
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
+from tidelog.store.watch import RunWatch
 from tidelog.values.types import Row, Type
 
 CHUNK = 1 << 22  # columns of a buffer for the output of a join
@@ -83,6 +86,8 @@ class Catalog:
         """The names under which rules read the given rows of derived relations."""
         for alias, name in self.aliases.items():
             self.relations[alias] = self.given[alias] = self.given[name]
+        self.watch = RunWatch()
+        """What short epochs and others have to tell each other."""
         self._note_everything()
         self.passed_on: list[StoredRelation] = []
         """Relations that pass on their deltas, and store rows only during a bootstrap."""
@@ -103,6 +108,8 @@ class Catalog:
         self._encoders: dict[str, list[Callable[[Any], int]]] = {}
         self.no_ordinals = {n: np.zeros((len(d), 0), np.int64) for n, d in self._domains.items()}
         self.meter = Meter()
+        self.workers = Workers()
+        """Run the parts of large joins."""
         self.stamp = object()
         """Replaced when plans may be out of date: when layouts have changed, or sizes by much."""
         self._sizes: dict[str, int] = {}
@@ -173,7 +180,7 @@ class Catalog:
         self.relations = {name: relations[name] for name in self.lowered.relations}
         self.given = {name: given[name] for name in self.lowered.relations}
         self.aliases = {alias: n for alias, n in self.aliases.items() if alias in self.relations}
-        self.computed = {n: rows for n, rows in self.computed.items() if n in self._trees}
+        self.computed = {n: rows for n, rows in self.computed.items() if not self.is_stored(n)}
         self.failures = {n: error for n, error in self.failures.items() if n in self.relations}
         held = set(map(id, self.relations.values()))
         self.passed_on = [relation for relation in self.passed_on if id(relation) in held]
@@ -194,6 +201,9 @@ class Catalog:
         self._everything = tuple(
             dict.fromkeys(r for n in names for r in (self.relations[n], self.given[n]))
         )
+        self.watch.changed()
+        for relation in self._everything:
+            relation.share_watch(self.watch)
 
     def _united_domains(self, lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
         """Return the domains of another program; columns that are here keep theirs.
@@ -211,6 +221,7 @@ class Catalog:
         """Return a catalog for a program within this one: relations of its own, shared domains."""
         nested = Catalog(program, self.codec, self.checked, self._domains)
         nested.failures.update(self.failures)
+        nested.workers = self.workers
         return nested
 
     def overlaid(
@@ -220,8 +231,10 @@ class Catalog:
 
         Only its `own` relations, whose domains are given, are apart. The others are these here.
         """
-        known = {**self._domains, **{given_of(n): self._domains[n] for n in self.derived}}
-        stored = {**{given_of(n): self.given[n] for n in self.derived}, **self.relations}
+        # In an epoch that changes the program, some are derived by its old or new rules only.
+        apart = [n for n, given in self.given.items() if given is not self.relations[n]]
+        known = {**self._domains, **{given_of(n): self._domains[n] for n in apart}}
+        stored = {**{given_of(n): self.given[n] for n in apart}, **self.relations}
         # All rows are looked up, also where rules only copy them.
         overlaid = Catalog(program, self.codec, frozenset(own), {**known, **domains})
         for name in program.relations:
@@ -230,6 +243,7 @@ class Catalog:
         overlaid._everything = tuple(
             dict.fromkeys(r for n in own for r in (overlaid.relations[n], overlaid.given[n]))
         )
+        overlaid.workers = self.workers
         overlaid._buffers = self._buffers
         overlaid._fields = self._fields
         return overlaid
@@ -464,9 +478,9 @@ def _shared_domains(lowered: Lowered) -> dict[str, tuple[Domain, ...]]:
                 union(given, read)
         if layer.recompute is not None:
             types.update(layer.recompute.program.relations)
-            for groups, wanted in layer.recompute.groups.items():
-                for column in range(max(1, len(types[groups]))):
-                    union((groups, column), (wanted, column))
+            for into, source in layer.recompute.inserted.items():
+                for column in range(max(1, len(types[into]))):
+                    union((into, column), (source, column))
     domains: dict[object, Domain] = {}
     return {
         name: tuple(

@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidelog.store.kept_items import Items, KeptItems, Pieces
+from tidelog.store.dictionary import Dictionary
 from tidelog.store.sets import SetDictionary
+from tidelog.store.symbols import Symbols
 from tidelog.values.scalars import canonical_float
 from tidelog.values.types import SYMBOL, Field, Kind, Row, Type, record_type
 
@@ -48,74 +49,6 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 _EXACT = Context(prec=40)  # whatever the caller's context is
 _FLOAT = struct.Struct("<d")
 _INT = struct.Struct("<q")
-
-
-class Dictionary:
-    """Gives ids to symbols or records, counting from `first`, and returns them by id."""
-
-    def __init__(self, first: int = 0) -> None:
-        self._first = first
-        self._number_of: dict[Any, int] = {}
-        self.items = Items([None] * first)
-        self._kept: KeptItems | None = None  # the same list, while some entries may be in files
-        self._kept_numbers = range(0)
-
-    def number(self, item: Any) -> int:
-        """Return the id of `item`; a new one if it has none."""
-        number = self._number_of.get(item)
-        if number is None and self._kept is not None:
-            number = self._kept_number(item, self._kept)
-        if number is None:
-            number = self._number_of[item] = len(self.items)
-            self.items.append(item)
-        return number
-
-    def find(self, item: Any) -> int | None:
-        """Return the id of `item`, or None if it has none."""
-        number = self._number_of.get(item)
-        if number is None and self._kept is not None:
-            number = self._kept_number(item, self._kept)
-        return number
-
-    def _kept_number(self, item: Any, kept: KeptItems) -> int | None:
-        if type(kept) is KeptItems:
-            kept.ask()
-        if type(kept) is not KeptItems:  # all are made
-            numbers = self._kept_numbers
-            entries = kept[numbers.start : numbers.stop]
-            self._number_of.update(zip(entries, numbers, strict=True))
-            self._kept = None
-            return self._number_of.get(item)
-        number = kept.number_of(item)
-        if number is not None:
-            self._number_of[item] = number
-        return number
-
-    def parts_of(self, number: int) -> Sequence[int]:
-        """Return the ordinals of the fields of a record."""
-        parts: tuple[int, ...] = self.items[number]
-        return parts
-
-    def entries(self, first: int, stop: int) -> list[Any]:
-        """Return the entries with these ids."""
-        return self.items[first:stop]
-
-    def extend(self, items: Sequence[Any]) -> None:
-        """Add entries that are not there yet, with the next ids."""
-        start = len(self.items)
-        self.items.extend(items)
-        self._number_of.update(zip(items, range(start, len(self.items)), strict=True))
-        known = len(self._number_of) == len(self.items) - self._first
-        assert known or self._kept is not None, "an entry occurs twice"
-
-    def keep(self, size: int, read: Callable[[], Pieces]) -> None:
-        """Add the first entries from files, which are read when they are first needed."""
-        assert len(self.items) == self._first, "the dictionary is not empty"
-        self._kept_numbers = range(self._first, self._first + size)
-        self._kept = self.items.keep(size, read)
-
-    def __len__(self) -> int:
-        return len(self.items)
 
 
 @dataclass(eq=False)
@@ -138,7 +71,7 @@ class Codec:
 
     def __init__(self, records: Mapping[str, tuple[Field, ...]]) -> None:
         self.records = records
-        self.symbols = Dictionary()
+        self.symbols = Symbols()
         self._records = {name: Dictionary(first=1) for name in records}
         self._sets: dict[Type, SetDictionary] = {}
         self._shapes: dict[Type, _Shape] = {}

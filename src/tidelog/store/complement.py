@@ -18,7 +18,8 @@ from tidelog.kernel import complement as kernel
 from tidelog.kernel.marks import DEAD_NOW
 from tidelog.store.index import Index
 from tidelog.store.relation import StoredRelation
-from tidelog.store.run import Words, address, sort_words
+from tidelog.store.run import Words, address
+from tidelog.store.sorting import sort_words
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ runs and the tail. Marks tell which of their rows are alive.
 
 At each commit the tail becomes a run, and small runs are merged into larger ones. A large merge
 takes many commits, each doing a bounded part of it.
+
+Short epochs write to arrays of their own (store/open_rows.py). What they have done is shown here
+when somebody looks.
 """
 
 from __future__ import annotations
@@ -16,21 +19,14 @@ from numpy.typing import NDArray
 from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.marks import ALIVE, DEAD, GONE, KNOWN
+from tidelog.runtime.workers import active_workers
 from tidelog.store.capture import Capture, SavedCapture
 from tidelog.store.layout import Layout
 from tidelog.store.lazy_run import LazyRun
 from tidelog.store.merging import Merge, merge, nothing_like, without_dead
-from tidelog.store.run import (
-    NO_COUNTS,
-    Counts,
-    Marks,
-    Run,
-    Words,
-    largest,
-    sort_marked,
-    sort_words,
-    sorted_order,
-)
+from tidelog.store.run import NO_COUNTS, Counts, Marks, Run, Words, largest
+from tidelog.store.sorting import MANY, sort_marked, sort_words, sorted_order
+from tidelog.store.watch import RunWatch
 
 SMALL = 512
 _GROWTH = 8  # a run is merged into the next larger one unless it is this many times smaller
@@ -70,9 +66,13 @@ class Undo:
 class Index:
     """The rows of a relation in one order."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, watch: RunWatch) -> None:
+        """Make an order without rows; `watch` is that of the relation."""
         self.layout = layout
-        self.runs: list[Run] = []
+        self.watch = watch
+        self._runs: list[Run] = []
+        self._open_rows: Run | None = None
+        """The last run, if it is a copy of what short epochs have added."""
         self.tail: Run | None = None
         self.marks_undo = Undo()
         self.counts_undo = Undo()
@@ -92,8 +92,17 @@ class Index:
         """Return rows of another layout in this one, unsorted."""
         if layout is self.layout:
             return rows
-        into = np.empty((self.layout.words, rows.shape[1]), np.int64)
-        kernel.repack(rows, rows.shape[1], layout.by_column, self.layout.by_column, into)
+        n = rows.shape[1]
+        fields, own = layout.by_column, self.layout.by_column
+        into = np.empty((self.layout.words, n), np.int64)
+        if n < MANY or rows.shape[0] > 1 or self.layout.words > 1:
+            kernel.repack(rows, n, fields, own, into)
+            return into
+
+        def repack(start: int, stop: int) -> None:
+            kernel.repack(rows[:, start:stop], stop - start, fields, own, into[:, start:stop])
+
+        active_workers().slices(n, repack)
         return into
 
     def sorted_run(
@@ -115,15 +124,72 @@ class Index:
             counts[order],
         )
 
+    # --- short epochs ---
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that earlier epochs left, the largest first."""
+        if self.watch.is_ahead:
+            self.watch.catch_up()
+        return self._runs
+
+    @runs.setter
+    def runs(self, runs: list[Run]) -> None:
+        self._runs = runs
+
+    def follow(self, log: NDArray[np.int64], open_rows: Run | None) -> None:
+        """Show what short epochs have done: changes of runs, and the rows that they have added.
+
+        `log` has the run and the position of each change, and whether the row died.
+        """
+        runs = self._runs
+        if self._open_rows is not None:
+            shown = runs.pop()
+            assert shown is self._open_rows, "another run has come after the open one"
+        for number in np.unique(log[0]).tolist():
+            run, entries = runs[number], log[1:, log[0] == number]
+            died = np.unique(entries[0, entries[1] != 0])
+            run.dead += len(died)
+            for tree in run.trees.values():
+                tree.renew(run, died)
+            under_way = self._merge_of(run)
+            if under_way is not None:
+                under_way.note(run, np.unique(entries[0]))
+        if open_rows is not None:
+            runs.append(open_rows)
+        self._open_rows = open_rows
+        self._current = None
+
+    def keep_open_rows(self) -> None:
+        """Keep the rows that short epochs have added as a run like any other."""
+        self._open_rows = None
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are so many runs that two should be merged."""
+        return len(self.runs) >= MOST_RUNS - 1
+
+    def tidy(self) -> None:
+        """Merge runs, and rewrite those with many dead rows: a bounded amount of work."""
+        if not self._is_tidy():
+            self._tidy(STEP)
+            self._current = None
+
     # --- reading ---
 
     def all_runs(self) -> list[Run]:
         """Return the runs, the tail last."""
         return self.runs if self.tail is None else [*self.runs, self.tail]
 
+    def only_run(self) -> Run | None:
+        """Return the run that has all rows of both versions, and no dead ones, if there is one."""
+        if self.tail is None and len(self.runs) == 1 and self.runs[0].marks is None:
+            return self.runs[0]
+        return None
+
     def descriptors(self) -> NDArray[np.int64]:
         """Return the descriptors of the runs for kernels, the tail last."""
-        if self._current is not None:
+        if self._current is not None and not self.watch.is_ahead:
             return self._current
         runs = self.all_runs()
         n, described = len(runs), self._described
@@ -200,18 +266,6 @@ class Index:
         tail = -1 if self.tail is None else len(self.runs)
         undo = self.marks_undo
         undo.used = d.kill(self.descriptors(), tail, places, n, undo.room_for(n), undo.used)
-
-    def kill_row(self, row: Words) -> None:
-        """Delete a row of this layout, wherever it is."""
-        tail = -1 if self.tail is None else len(self.runs)
-        undo = self.marks_undo
-        columns, before = undo.room_for(1), undo.used
-        undo.used = d.kill_row(self.descriptors(), tail, row, columns, before)
-        if undo.used < 0:  # the number of the run that lacks marks, from -1 down
-            number, undo.used = -1 - undo.used, before
-            self.all_runs()[number].need_marks()
-            self._current = None
-            self.kill_row(row)
 
     def set_counts(self, found: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Change the counts of rows that were found here."""
@@ -409,6 +463,7 @@ class Index:
         for under_way in list(self.merges):
             self._advance(under_way, rows)
         if len(self.runs) >= MOST_RUNS - 1:
+            self._current = None  # a merge that has ended has changed the runs
             self._merge_few()
         while self._start_merge(rows):
             pass

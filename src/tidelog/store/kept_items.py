@@ -1,4 +1,4 @@
-"""Dictionary entries that are in files, and are decoded when they are first needed.
+"""Dictionary entries that are in files or in columns, and are decoded when they are first needed.
 
 A database that is opened for a few rows needs a few symbols, and making a million of them takes a
 second. So an entry is made from its bytes when it is first asked for; its dictionary id is found in
@@ -22,8 +22,13 @@ _MANY = 8  # all entries are made when one in this many was asked for
 class Pieces(Protocol):
     """Entries as bytes, one after the other."""
 
-    content: NDArray[np.uint8]
-    ends: NDArray[np.int64]
+    @property
+    def content(self) -> NDArray[np.uint8]:
+        """The bytes of all entries."""
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """The end of each entry in `content`."""
 
     def made(self, piece: int) -> Any:
         """Return an entry."""
@@ -48,17 +53,39 @@ class Items(list[Any]):
         self._begin(size, read)
         return self
 
+    def keep_pieces(self, pieces: Pieces, size: int, slots: NDArray[np.int32]) -> KeptItems:
+        """Let `pieces` have the first entries, with a hash table; some of them may be made."""
+        if type(self) is Items:
+            self.__class__ = KeptItems
+        assert isinstance(self, KeptItems)
+        self.hold(pieces, size, slots)
+        return self
+
 
 class KeptItems(Items):
-    """Entries, some of which are in files. References to its methods may outlive that state."""
+    """Entries, some of which are not made. References to its methods may outlive that state."""
+
+    _first: int
+    _stop: int
+    _asked: int
+    _read: Callable[[], Pieces] | None
+    _held: Pieces | None
+    _slots: NDArray[np.int32] | None
+
+    def hold(self, pieces: Pieces, size: int, slots: NDArray[np.int32]) -> None:
+        """Take the first entries from pieces that are in memory, unless they are made already."""
+        self.extend([None] * (size - len(self)))
+        self._first, self._stop = 0, size
+        self._read, self._held, self._slots = (lambda: pieces), pieces, slots
+        self._asked = 0
 
     def _begin(self, size: int, read: Callable[[], Pieces]) -> None:
         self._first = len(self)
         self._stop = self._first + size
         self.extend([None] * size)
-        self._read: Callable[[], Pieces] | None = read
-        self._held: Pieces | None = None
-        self._slots: NDArray[np.int32] | None = None
+        self._read = read
+        self._held = None
+        self._slots = None
         self._asked = 0
 
     def __getitem__(self, number: Any) -> Any:

@@ -55,3 +55,18 @@ class Layout:
     def is_current(self, domains: Sequence[Domain]) -> bool:
         """Return whether the domains are as they were when the layout was made."""
         return self._codes == [(domain.bias, domain.bits) for domain in domains]
+
+
+_MOST_KEPT = 256
+_kept: dict[object, Layout] = {}
+
+
+def layout_of(order: Sequence[int], domains: Sequence[Domain]) -> Layout:
+    """Return a layout, which may be shared: each change that is read makes a small relation."""
+    key = (tuple(order), tuple([(domain.bias, domain.bits) for domain in domains]))
+    found = _kept.get(key)
+    if found is None:
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        found = _kept[key] = Layout(order, domains)
+    return found

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
 from tidelog.store.relation import StoredRelation, ordinals_by
-from tidelog.store.run import Words, sort_words
+from tidelog.store.run import Words
 from tidelog.store.run_tree import nothing
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1

@@ -20,17 +20,11 @@ from tidelog.kernel.marks import ALIVE, DEAD, DEAD_NOW, KNOWN
 from tidelog.store.capture import RelationCapture
 from tidelog.store.domain import Domain
 from tidelog.store.index import Index, Undo
-from tidelog.store.layout import Layout
-from tidelog.store.run import (
-    Counts,
-    Marks,
-    Run,
-    Words,
-    compact_counts,
-    sort_words,
-    sorted_order,
-)
+from tidelog.store.layout import Layout, layout_of
+from tidelog.store.run import Counts, Marks, Run, Words, compact_counts
+from tidelog.store.sorting import sort_words, sorted_order
 from tidelog.store.versions import Attached, Delta, Follower, FoundRows, Version
+from tidelog.store.watch import RunWatch
 
 NOWHERE = np.empty((4, 0), np.int64)
 """The places of no rows."""
@@ -45,8 +39,10 @@ class StoredRelation:
         self.name = name
         self.domains = tuple(domains)
         self.counted = counted
+        self.watch = RunWatch()
+        """Tells short epochs of other changes; relations of one catalog share it."""
         identity = tuple(range(len(domains)))
-        self.primary = Index(Layout(identity, domains))
+        self.primary = Index(layout_of(identity, domains), self.watch)
         self._indexes: dict[tuple[int, ...], Index] = {identity: self.primary}
         self._replacement: StoredRelation | None = None
         self.followers: dict[object, Follower] = {}
@@ -57,6 +53,12 @@ class StoredRelation:
         """Whether the current epoch has written here, or to what is attached."""
         self._cache_layout()
         self.delta: Delta = self._unchanged
+
+    def share_watch(self, watch: RunWatch) -> None:
+        """Take part in the watch of a catalog."""
+        self.watch = watch
+        for index in self._indexes.values():
+            index.watch = watch
 
     # --- layout ---
 
@@ -86,6 +88,14 @@ class StoredRelation:
         kernel.pack_ordinals(ordinals, n, self.primary.layout.biased, rows)
         return rows
 
+    def copies(self, other: StoredRelation, columns: Sequence[int]) -> NDArray[np.int64]:
+        """Return how rows of another relation become rows of this one, with some of its columns.
+
+        That is for each column (word, shift, mask) there, and (word, shift) here.
+        """
+        theirs = other.primary.layout.by_column[list(columns)]
+        return np.ascontiguousarray(np.hstack([theirs, self.primary.layout.by_column[:, :2]]))
+
     def unpack(self, rows: Words) -> NDArray[np.int64]:
         """Return rows as columns of codes."""
         codes = np.empty((len(self.domains), rows.shape[1]), np.int64)
@@ -102,7 +112,8 @@ class StoredRelation:
         if found is None:
             layout = self.primary.layout
             assert layout.is_current(self.domains), "the layout is out of date"
-            found = Index(Layout(order, self.domains))
+            self.watch.changed()
+            found = Index(Layout(order, self.domains), self.watch)
             for run in self.primary.runs:
                 words, marks = run.words, run.marks
                 if run.dead and marks is not None:
@@ -141,7 +152,7 @@ class StoredRelation:
         """Return a run of the primary order in another one, without counts."""
         if order == self.primary.layout.order:
             return run
-        index = self._indexes.get(order) or Index(Layout(order, self.domains))
+        index = self._indexes.get(order) or Index(Layout(order, self.domains), self.watch)
         return index.sorted_run(run.words, self.primary.layout, run.marks, None)
 
     @property
@@ -163,6 +174,7 @@ class StoredRelation:
 
         The order of codes is that of ordinals before and after, so runs stay sorted.
         """
+        self.watch.changed()
         old = [(index, index.layout) for index in self._indexes.values()]
         for index, layout in old:
             index.layout = Layout(layout.order, self.domains)
@@ -321,8 +333,6 @@ class StoredRelation:
             places = np.ascontiguousarray(found.columns[:, found.present])
         if places is not None:
             primary.kill(places)
-        elif n == 1:
-            primary.kill_row(rows)
         else:
             primary.set_marks(rows, _dying(n), primary.layout)
         if len(self._indexes) > 1:
@@ -355,6 +365,11 @@ class StoredRelation:
         self.touched = True
         self.delta = delta
 
+    def forget_delta(self) -> None:
+        """Forget what `record` has set, of an epoch that wrote nothing else here."""
+        self.touched = False
+        self.delta = self._unchanged
+
     def counts_undo(self) -> Undo:
         """Return the undo entries of the counts, for a kernel that writes counts by itself."""
         self.touched = True
@@ -372,6 +387,7 @@ class StoredRelation:
 
     def replace_runs(self, runs: list[Run]) -> None:
         """Replace everything by runs of the primary order."""
+        self.watch.changed()
         identity = self.primary.layout.order
         self._indexes = {identity: self.primary}
         self.followers.clear()
@@ -385,6 +401,7 @@ class StoredRelation:
 
         They have no marks yet, so that merging them costs less; see `replace_runs`.
         """
+        self.watch.changed()
         for index in self._indexes.values():
             if index is self.primary:
                 index.runs.append(Run(rows, None, counts))
@@ -393,6 +410,7 @@ class StoredRelation:
 
     def drop_orders(self, kept: Collection[tuple[int, ...]]) -> None:
         """Drop the orders that are not among `kept`. The primary one stays."""
+        self.watch.changed()
         identity = self.primary.layout.order
         self._indexes = {o: i for o, i in self._indexes.items() if o == identity or o in kept}
 
@@ -411,6 +429,7 @@ class StoredRelation:
 
         The runs are new ones: a snapshot may be written from the old ones.
         """
+        self.watch.changed()
         self.counted = counted
         for index in self._indexes.values():
             for number, run in enumerate(index.runs):
@@ -448,6 +467,7 @@ class StoredRelation:
 
         What is still in files, and has at least `in_files_from` bytes, is captured as these files.
         """
+        self.watch.changed()
         return RelationCapture(
             {order: index.capture(in_files_from) for order, index in self._indexes.items()},
             [
@@ -460,6 +480,7 @@ class StoredRelation:
 
     def release(self) -> None:
         """End the capture: epochs need not note what they overwrite any more."""
+        self.watch.changed()
         for index in self._indexes.values():
             index.release()
         for attached in self.attached:
@@ -472,6 +493,7 @@ class StoredRelation:
 
         The relation has no rows yet.
         """
+        self.watch.changed()
         for order in orders:
             self.index(order)
         for order, runs in orders.items():
@@ -481,6 +503,7 @@ class StoredRelation:
 
     def compact(self) -> None:
         """Merge the runs of each order into one, without dead rows."""
+        self.watch.changed()
         for index in self._indexes.values():
             index.compact()
 
@@ -508,6 +531,8 @@ class StoredRelation:
                     index.abort()
             self._indexes, self.primary = self._replacement._indexes, self._replacement.primary
             self._replacement = None
+            for index in self._indexes.values():
+                index.watch = self.watch
         else:
             for index in self._indexes.values():
                 index.commit()

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
-from tidelog.kernel import sorting
 from tidelog.kernel.marks import DEAD
 from tidelog.store.run_tree import RunTree
 
@@ -26,11 +25,8 @@ Counts: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 _LARGE = 4096  # rows: smaller runs need no directory
 _ROWS_PER_ENTRY = 32
 _MOST_NARROW = (1 << 31) - 1
-_FEW = 1500  # rows: NumPy sorts them faster
-_FEW_PIECES = 8  # sorted ones: merging them is faster than sorting
 NO_MARKS: Marks = np.zeros(0, np.int32)
 NO_COUNTS: NDArray[np.int32] = np.zeros(0, np.int32)
-NO_DIRECTORY: NDArray[np.int32] = np.zeros(0, np.int32)
 
 
 class Run:
@@ -101,7 +97,7 @@ class Run:
             d.describe(
                 words, NO_MARKS if marks is None else marks,
                 NO_COUNTS if counts is None else counts,
-                NO_DIRECTORY if directory is None else directory, self._shift, found,
+                d.NO_DIRECTORY if directory is None else directory, self._shift, found,
             )  # fmt: skip
         return found
 
@@ -209,69 +205,6 @@ def _own(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
     array = np.ascontiguousarray(array, dtype)
     base = array.base
     return array.copy() if isinstance(base, np.ndarray) and base.size > array.size else array
-
-
-def sorted_order(words: Words) -> NDArray[np.int64]:
-    """Return the permutation that sorts the rows."""
-    w, n = words.shape
-    if n > _FEW:
-        numbered = np.empty((w + 1, n), np.int64)
-        numbered[:w], numbered[w] = words, np.arange(n)
-        return np.ascontiguousarray(_radix_sorted(numbered, w)[w])
-    order = np.argsort(words[0])
-    if w > 1:
-        kernel.settle_ties(words, order)
-    return order
-
-
-def sort_words(words: Words) -> Words:
-    """Return the rows sorted; may overwrite `words`."""
-    w, n = words.shape
-    if n > _FEW:
-        return _radix_sorted(np.ascontiguousarray(words), w)
-    if w == 1:
-        words[0].sort()
-        return words
-    return words if n < 2 else np.ascontiguousarray(words[:, sorted_order(words)])
-
-
-def sort_pieces(words: Words) -> Words:
-    """Return the rows sorted, if they consist of sorted pieces; may overwrite `words`.
-
-    That is how a join writes them. Merging two pieces takes a tenth of the time of sorting them.
-    """
-    w, n = words.shape
-    if w > 1 or (n > _FEW and np.count_nonzero(words[0, 1:] < words[0, :-1]) > _FEW_PIECES):
-        return sort_words(words)
-    words[0].sort(kind="stable")
-    return words
-
-
-def _radix_sorted(words: Words, keys: int) -> Words:
-    """Return rows sorted by their first `keys` words; overwrites `words`."""
-    scratch = np.empty_like(words)
-    places = np.empty((2, sorting.MOST_DIGITS), np.int64)
-    return scratch if sorting.sort_rows(words, scratch, keys, places) else words
-
-
-def sort_marked(words: Words, marks: Marks) -> tuple[Words, Marks]:
-    """Return the rows sorted, and their marks with them; may overwrite `words`.
-
-    Where a row leaves bits for the level, both are sorted as one number: eight times as fast.
-    """
-    n = words.shape[1]
-    if n < 2:
-        return words, marks.copy()  # every order writes to its own
-    if words.shape[0] == 1 and n > 1000:
-        bits = kernel.mark_bits(words, marks)
-        if bits >= 0:
-            kernel.add_marks(words, marks, bits)
-            words = sort_words(words)
-            marks = np.empty(n, np.int32)
-            kernel.take_marks(words, bits, marks)
-            return words, marks
-    order = sorted_order(words)
-    return np.ascontiguousarray(words[:, order]), marks[order]
 
 
 def largest(numbers: NDArray[Any]) -> int:

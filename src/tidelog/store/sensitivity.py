@@ -19,7 +19,8 @@ from tidelog.kernel import intervals
 from tidelog.kernel.marks import ALIVE
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation, without
-from tidelog.store.run import Words, sort_words
+from tidelog.store.run import Words
+from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
 
 Array = NDArray[np.int64]

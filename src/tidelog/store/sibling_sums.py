@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.kernel import epoch_layout as e
 from tidelog.kernel import exact
 from tidelog.kernel import siblings as kernel
 from tidelog.store.accumulators import Accumulators, Operation, Sum
@@ -23,7 +24,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class _Results:
+class SummedColumn:
     """The results that come from the sum of one column."""
 
     sums: Accumulators
@@ -34,6 +35,25 @@ class _Results:
     """Which of them the sums store."""
     places: Array
     """Where they are among all results."""
+
+    @classmethod
+    def single(cls, sums: Accumulators, target: int | None, operation: Operation) -> SummedColumn:
+        """Return a sum with one result, the only one."""
+        return cls(sums, target, operation.numbers.reshape(1, -1), 0, np.zeros(1, np.int64))
+
+    def describe(self, row: Array, key: Array) -> bool:
+        """Describe the sums of groups with a key to short epochs; return False if they cannot be.
+
+        `row` is described in kernel/epoch_layout.py. The arrays stay where they are until somebody
+        else changes the sums.
+        """
+        if not self.sums.describe(row):
+            return False
+        row[e.KEY], row[e.KEY_COUNT] = key.ctypes.data, len(key)
+        row[e.TARGET] = -1 if self.target is None else self.target
+        row[e.OPERATIONS], row[e.RESULT_COUNT] = self.operations.ctypes.data, len(self.places)
+        row[e.RESULT_PLACES], row[e.KEPT] = self.places.ctypes.data, self.kept
+        return True
 
 
 class SiblingSums:
@@ -47,11 +67,12 @@ class SiblingSums:
         columns = columns or [None]  # nothing but counts
         # Every sum counts the rows of its groups: the first one serves.
         whose = [columns[0] if target is None else target for target in targets]
-        self._results = [
+        self.columns = [
             _results_of(key, column, {i: parts[i][0] for i, t in enumerate(whose) if t == column})
             for column in columns
         ]
-        self.each = [results.sums for results in self._results]
+        """The columns that are added up."""
+        self.each = [results.sums for results in self.columns]
         """One for each column that is added up."""
         self.of_parts = [self.each[columns.index(column)] for column in whose]
         """For each part the sums that it is computed from."""
@@ -85,7 +106,7 @@ class SiblingSums:
         results. A row changes when one of its results does. A group has a result row if it has rows
         and none of its sums overflows its type.
         """
-        for results in self._results:
+        for results in self.columns:
             if partials is None:
                 results.sums.add(columns, key, results.target, added)
             else:
@@ -100,10 +121,10 @@ class SiblingSums:
         return deleted[:, :deletes], inserted[:, :inserts]
 
     def _write_results(self, scratch: tuple[Array, Array, Flags, Flags]) -> None:
-        for results in self._results:
+        for results in self.columns:
             kernel.write_results(
                 *results.sums.touched(), results.operations, results.kept, results.places,
-                results is self._results[0], self._limbs, *scratch,
+                results is self.columns[0], self._limbs, *scratch,
             )  # fmt: skip
 
     def failed(self) -> tuple[Array, Array]:
@@ -156,7 +177,7 @@ class SiblingSums:
         assert not self._limbs.any(), "limbs are left over"
 
 
-def _results_of(key: int, target: int | None, parts: Mapping[int, Operation]) -> _Results:
+def _results_of(key: int, target: int | None, parts: Mapping[int, Operation]) -> SummedColumn:
     """Make the sums of a column, and what is computed from them; parts by their places."""
     operations = list(parts.values())
     # Overflows must be known; and an operation that only counts rows stores no sum.
@@ -164,7 +185,7 @@ def _results_of(key: int, target: int | None, parts: Mapping[int, Operation]) ->
         range(len(operations)),
         key=lambda i: (operations[i].may_overflow, not operations[i].is_count),
     )
-    return _Results(
+    return SummedColumn(
         Accumulators(key, operations[kept]),
         target,
         np.array([operation.numbers for operation in operations]),

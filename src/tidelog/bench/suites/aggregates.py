@@ -313,6 +313,12 @@ SUITE = Suite(
             "x",
             lambda found: found.seconds("add up", BULK) / found.seconds("plain sum", BULK),
         ),
+        Target(
+            "sum: one row, median",
+            30.0,
+            " µs",
+            lambda found: found.seconds("sum: one row, median", MANY) * 1e6,
+        ),
         Target("duckdb's recompute, against one row", 50.0, "x", _speed_up, at_least=True),
         Target(
             "pathway's one row, against ours (medians)",

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from tidelog.bench import differential
 from tidelog.bench.facts import Pair, random_graph
 from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, SuiteFigures, Target
 from tidelog.bench.ours import Changes, bootstrap, bootstrap_figure, change, percentile
@@ -58,10 +59,12 @@ def _ours(edges: list[Pair]) -> Iterator[Figure]:
     yield from changes.figures(UPDATE)
 
 
-def _duckdb(edges: list[Pair], threads: int | None) -> Iterator[Figure]:
+def measure_duckdb(request: Request, threads: int | None) -> Iterator[Figure]:
+    """Measure duckdb's closure of the large graph; the suite `program` does, too."""
     import duckdb
     import pyarrow as pa
 
+    edges = _large(request)
     connection = duckdb.connect()
     if threads is not None:
         connection.execute(f"SET threads = {threads}")
@@ -133,6 +136,12 @@ def _pathway(edges: list[Pair]) -> Iterator[Figure]:
         yield Figure(f"{UPDATE}, {name}", percentile(times[1:], share))
 
 
+def _differential(edges: list[Pair]) -> Iterator[Figure]:
+    changed = [(0, edge) for edge in _changed(edges)]
+    rows = [(0, edge) for edge in edges]
+    yield from differential.measure("closure", rows, changed, "delete", ("bootstrap", UPDATE))
+
+
 def _recompute(found: SuiteFigures) -> float:
     """Return the better of the times of duckdb with one and with all threads."""
     return min(found.seconds("bootstrap", LARGE, engine) for engine in DUCKDB)
@@ -149,14 +158,24 @@ SUITE = Suite(
         BenchCase(OURS, lambda request: _ours(_large(request)), LARGE),
         BenchCase(
             DUCKDB[0],
-            lambda request: _duckdb(_large(request), 1),
+            lambda request: measure_duckdb(request, 1),
             LARGE,
             module="duckdb",
         ),
+        BenchCase(DUCKDB[1], lambda request: measure_duckdb(request, None), LARGE, module="duckdb"),
         BenchCase(
-            DUCKDB[1], lambda request: _duckdb(_large(request), None), LARGE, module="duckdb"
+            differential.NAME,
+            lambda request: _differential(_large(request)),
+            LARGE,
+            commands=differential.TOOLS,
         ),
         BenchCase(OURS, lambda request: _ours(_medium(request)), MEDIUM),
+        BenchCase(
+            differential.NAME,
+            lambda request: _differential(_medium(request)),
+            MEDIUM,
+            commands=differential.TOOLS,
+        ),
         BenchCase(
             "pathway",
             lambda request: _pathway(_medium(request)),

@@ -1,34 +1,46 @@
 """Joins of several relations, maintained by delta joins and by traces, one changed row at a time.
 
 triangle         a power-law graph; most changes concern the trace, so delta joins are right
+4-cycle          a sparse graph, the same
 small relation   f(x, y) :- g(x, z), h(y, z), i(x, y, z), r(z), where rows of `r` come and go that
                  two of the other atoms have in many rows, and all three in none
+
+Other cases count operations, and say nothing about time: those of an update for each edit of the
+trace (bench/trace_operations.py), as the data grows. `--plot` draws them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 
-from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, SuiteFigures, Target
+from tidelog.bench.model import (
+    OURS,
+    BenchCase,
+    Figure,
+    NotMeasuredError,
+    Plot,
+    Request,
+    Suite,
+    SuiteFigures,
+    Target,
+)
 from tidelog.bench.ours import Changes, Fact, Facts, bootstrap, bootstrap_figure, change
-from tidelog.values.types import Row
+from tidelog.bench.report import number_text
+from tidelog.bench.trace_operations import (
+    BENCH_RULES,
+    FOUR_CYCLE,
+    HOT,
+    SMALL_RELATION,
+    TRIANGLE,
+    power_law,
+    small_relation,
+    sparse_graph,
+    updates,
+)
 
-TRIANGLE = """
-.decl e(x: number, y: number)
-.decl v(x: number, y: number, z: number)
-v(x, y, z) :- e(x, y), e(y, z), e(x, z).
-"""
-SMALL_RELATION = """
-.decl g(x: number, z: number)
-.decl h(y: number, z: number)
-.decl i(x: number, y: number, z: number)
-.decl r(z: number)
-.decl v(x: number, y: number)
-v(x, y) :- g(x, z), h(y, z), i(x, y, z), r(z).
-"""
 BY_CLOCK, BY_DELTA, BY_TRACE = "by the clock", "delta joins", "trace"
 FORCED = {
     BY_CLOCK: "",
@@ -36,50 +48,27 @@ FORCED = {
     BY_TRACE: '.view v(strategy="leapfrog")',
 }
 ONE = "one row"
-_HOT = 50  # values of z that are in g, h and i many times
+_MOST = 8.0  # operations for each edit, and for each step of a binary search
 
 
-def power_law(size: int, seed: int = 1) -> list[tuple[int, int]]:
-    """Return about `size` distinct edges from smaller to larger nodes, with a few large hubs."""
-    rng = np.random.default_rng(seed)
-    nodes = size // 8
-    weights = (np.arange(nodes) + 10.0) ** -0.6
-    ends = rng.choice(nodes, (2, 3 * size), p=weights / weights.sum())
-    ends = np.unique(ends[:, ends[0] < ends[1]], axis=1)
-    chosen = rng.permutation(ends.shape[1])[:size]
-    return list(map(tuple, ends[:, chosen].T.tolist()))
-
-
-def _triangle(size: int, rounds: int) -> tuple[Facts, list[Fact]]:
-    edges = power_law(size)
+def _edges(
+    make: Callable[[int], list[tuple[int, int]]], size: int, rounds: int
+) -> tuple[Facts, list[Fact]]:
+    edges = make(size)
     rng = np.random.default_rng(2)
     return {"e": edges}, [("e", edges[i]) for i in rng.integers(0, len(edges), rounds).tolist()]
 
 
 def _small_relation(size: int, rounds: int) -> tuple[Facts, list[Fact]]:
-    rng = np.random.default_rng(1)
-    n = size // _HOT
-    hot = [(x, z) for z in range(_HOT) for x in range(n)]
-    others = (2 * rng.integers(0, n, len(hot))).tolist()
-    joined = [
-        (x, 2 * y, z)
-        for x, y, z in zip(
-            *rng.integers(0, n, (2, n)).tolist(), rng.integers(100, 1000, n).tolist(), strict=True
-        )
-    ]
-    facts: dict[str, list[Row]] = {
-        "g": [*hot, *((x, z) for x, _, z in joined)],
-        "h": [*((2 * y + 1, z) for y, z in hot), *((y, z) for _, y, z in joined)],
-        "i": [*((x, y, z) for (x, z), y in zip(hot, others, strict=True)), *joined],
-        "r": [(z,) for z in range(100, 1000, 7)],
-    }
-    distinct = {name: sorted(set(rows)) for name, rows in facts.items()}
-    return distinct, [("r", (z,)) for z in rng.integers(0, _HOT, rounds).tolist()]
+    facts = small_relation(size)
+    rng = np.random.default_rng(2)
+    return facts, [("r", (z,)) for z in rng.integers(0, HOT, rounds).tolist()]
 
 
-_WORKLOADS = {
-    "triangle": (TRIANGLE, _triangle),
-    "small relation": (SMALL_RELATION, _small_relation),
+_WORKLOADS: dict[str, tuple[str, Callable[[int, int], tuple[Facts, list[Fact]]]]] = {
+    "triangle": (TRIANGLE.program, partial(_edges, power_law)),
+    "4-cycle": (FOUR_CYCLE.program, partial(_edges, sparse_graph)),
+    "small relation": (SMALL_RELATION.program, _small_relation),
 }
 
 
@@ -104,6 +93,21 @@ def _measure(name: str, way: str, request: Request) -> Iterator[Figure]:
     yield Figure("at last", note=f"{note}; {report.work}".rstrip("; "))
 
 
+def _count(name: str, request: Request) -> Iterator[Figure]:
+    """Yield the worst ratio of operations to edits, by the size of the data."""
+    sizes = (1_000, 10_000, 100_000, 1_000_000) if request.is_full else (1_000, 4_000)
+    for size in sizes:
+        epochs = (40 if size < 1_000_000 else 12) if request.is_full else 6
+        found = list(updates(BENCH_RULES[name], size, epochs))
+        worst = max(found, key=lambda update: update.ratio)
+        yield Figure(
+            f"{size:,} rows",
+            note=f"worst of {len(found)} updates: {number_text(worst.ratio)} operations for an edit"
+            f" and a step, {worst.operations:,} operations for {worst.edits:,} edits",
+            point=(worst.rows, worst.ratio),
+        )
+
+
 def data_set(name: str, way: str) -> str:
     """Return the name of a workload that is maintained in some way."""
     return f"{name}, {way}"
@@ -113,6 +117,13 @@ def _cases() -> Iterator[BenchCase]:
     for name in _WORKLOADS:
         for way in FORCED:
             yield BenchCase(OURS, partial(_measure, name, way), data_set(name, way))
+    for name in BENCH_RULES:
+        yield BenchCase(OURS, partial(_count, name), operations(name))
+
+
+def operations(name: str) -> str:
+    """Return the name of a data set on which operations are counted."""
+    return f"operations, {name}"
 
 
 def _median(found: SuiteFigures, name: str, way: str) -> float:
@@ -121,6 +132,19 @@ def _median(found: SuiteFigures, name: str, way: str) -> float:
 
 def _ratio(name: str, one: str, other: str, found: SuiteFigures) -> float:
     return _median(found, name, one) / _median(found, name, other)
+
+
+def _worst_against_delta_joins(found: SuiteFigures) -> float:
+    return max(_ratio(name, BY_CLOCK, BY_DELTA, found) for name in _WORKLOADS)
+
+
+def _worst_ratio(found: SuiteFigures) -> float:
+    points = [
+        figure.point for outcome in found.outcomes for figure in outcome.figures if figure.point
+    ]
+    if not points:
+        raise NotMeasuredError
+    return max(y for _, y in points)
 
 
 SUITE = Suite(
@@ -135,10 +159,10 @@ SUITE = Suite(
             lambda found: 1e6 * _median(found, "triangle", BY_CLOCK),
         ),
         Target(
-            "triangle, against delta joins",
+            "the clock's choice against delta joins, worst workload",
             1.5,
             "x",
-            partial(_ratio, "triangle", BY_CLOCK, BY_DELTA),
+            _worst_against_delta_joins,
         ),
         Target(
             "small relation, delta joins against the trace",
@@ -154,5 +178,12 @@ SUITE = Suite(
             partial(_ratio, "small relation", BY_DELTA, BY_CLOCK),
             at_least=True,
         ),
+        Target("operations for an edit and a step, worst", _MOST, "", _worst_ratio),
+    ),
+    Plot(
+        "Operations of an update of a trace, for each edit of the trace",
+        "rows that the rule reads",
+        "operations / ((edits + 1) log₂ rows), worst update",
+        _MOST,
     ),
 )

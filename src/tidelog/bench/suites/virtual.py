@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from tidelog.bench.facts import Pair
+from tidelog.bench.machine import resident_bytes
 from tidelog.bench.model import OURS, BenchCase, Figure, Request, Suite, SuiteFigures, Target
 from tidelog.bench.ours import Changes, bootstrap, change
 
@@ -29,6 +30,8 @@ STORED = "from one node, of the stored view"
 PAIR = "one pair of the same generation"
 FACT = "one fact, without storing the view"
 PROOF = "the rows of one fact, proved"
+VIEW_BYTES, FACT_BYTES = "bytes of the view", "bytes of the facts"
+GROWTH = "bytes that the epochs have added"
 
 
 def _random_graph(nodes: int, edges: int, seed: int) -> list[Pair]:
@@ -89,9 +92,12 @@ def _watched(request: Request) -> Iterator[Figure]:
     rng = random.Random(9)
     proved: list[float] = []
     touched: list[float] = []
+    resident = 0  # after the first epoch, which has planned the questions
     for _ in range(100 if request.is_full else 20):
         edge = edges[rng.randrange(size // 2, size)]
         for kind in ("deleted", "inserted"):
+            if kind == "inserted" and not resident:
+                resident = resident_bytes()
             changes.add(database, change(database, **{kind: [("edge", edge)]}))
             layer = database.last_epoch.layer("reach")
             assert layer is not None
@@ -102,12 +108,18 @@ def _watched(request: Request) -> Iterator[Figure]:
         PROOF, None, round(statistics.mean(proved)),
         note=f"{statistics.mean(touched):.1f} instantiations each",
     )  # fmt: skip
-    facts, view = database.memory["edge"], database.memory["reach"]
-    yield Figure("memory", None, view, note=f"bytes of the view; the facts take {facts:,}")
+    view, facts = database.memory["reach"], database.memory["edge"]
+    yield Figure(VIEW_BYTES, None, view, note="in its relation")
+    yield Figure(FACT_BYTES, None, facts, note="in the orders that are read")
+    yield Figure(GROWTH, None, max(0, resident_bytes() - resident), note="of the process")
 
 
 def _times_faster(figures: SuiteFigures, what: str) -> float:
     return figures.seconds(EVALUATE, QUERIES) / figures.seconds(what, QUERIES)
+
+
+def _rows(figures: SuiteFigures, what: str) -> int:
+    return figures.figure(what, WATCHED).rows or 0
 
 
 SUITE = Suite(
@@ -126,6 +138,10 @@ SUITE = Suite(
         Target(
             "to one node, against an evaluation", 100.0, "x",
             lambda found: _times_faster(found, BACKWARD), at_least=True,
+        ),
+        Target(
+            "memory that epochs have added, part of the facts", 10.0, " %",
+            lambda found: 100 * _rows(found, GROWTH) / _rows(found, FACT_BYTES),
         ),
         Target("one pair of the same generation", 1.0, " s", lambda f: f.seconds(PAIR, TREE)),
     ),

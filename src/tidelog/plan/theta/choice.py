@@ -1,9 +1,10 @@
 """Which relations are maintained by a join tree, without storing their rows.
 
-A candidate has one rule, an inequality between two of its atoms, and a free-connex query: then its
+A candidate has an inequality between two atoms of its rule, and a free-connex query: then its
 result can be enumerated from the relations at the lower end of the tree (rewriting.py). A query
 whose head has all variables needs no tree for that, so it may be cyclic: the predicates that make
-it so are tested during the enumeration.
+it so are tested during the enumeration. Some rules may be united. Each of them has an inequality,
+or reads one atom; an equality join is stored.
 
 Rows are left out only if nobody needs them in an index. Sums and counts read the changes alone.
 Other rules read what the relation joins, if they can (unfolding.py). If they cannot, the rows are
@@ -18,8 +19,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
 
+from tidelog.logic.program import Comparison
 from tidelog.plan.body import Assign, Condition, Filter, LoweredRule, OnFailure, is_fallible
-from tidelog.plan.lowered import Layer, Lowered, TreeView, given_of
+from tidelog.plan.lowered import Layer, Lowered, TreePart, TreeView, given_of
 from tidelog.plan.theta.join_tree import JoinShape, analyse_joins
 from tidelog.plan.theta.query import theta_query
 from tidelog.plan.theta.rewriting import TreeRules, output_conditions
@@ -34,6 +36,10 @@ from tidelog.values.types import Type
 
 NAME = "theta-tree"
 COUNTING = "counting"
+_MOST_UNITED = 4  # rules: each changed row is looked up in all of them
+_COMPARED = frozenset(op.value for op in Comparison)
+"""What Python tests on symbols, pair by pair: about half of all pairs are results."""
+_NO_INEQUALITY = "no inequality relates two of its atoms"
 
 
 @dataclass(frozen=True)
@@ -68,29 +74,28 @@ def with_trees(lowered: Lowered, stored: Collection[str] = ()) -> Lowered:
         is_counted = layer.strategy == COUNTING
         asked = replace(layer, strategy=None) if is_counted else layer
         current = replace(lowered, layers=(*done, asked, *left))
-        shape = tree_shape(current, asked, stored, ignores_readers=True)
-        if isinstance(shape, Refused):
+        shapes = tree_shapes(current, asked, stored, ignores_readers=True)
+        if isinstance(shapes, Refused):
             done.append(layer)
             continue
-        (rule,) = layer.rules
         before = len(rules.layers)
-        if is_counted or not can_take_its_place(left, name, rule):
+        if is_counted or not can_take_its_place(left, name, layer.rules):
             if layer.strategy == NAME:
                 done.append(layer)
                 continue
             trial = rules.copy()
-            rewritten = rule if is_injective(rule) else trial.rewritten(rule, shape)
+            rewritten = _rewritten(trial, layer, shapes)
             if any(made.semi_join is not None for made in trial.layers[before:]):
-                rules, layer = trial, replace(layer, rules=(rewritten,))
+                rules, layer = trial, replace(layer, rules=rewritten)
                 done.extend(rules.layers[before:])
             done.append(layer)
             continue
-        final = rule if is_injective(rule) else rules.rewritten(rule, shape)
-        assert is_injective(final), f"a row of {rule.text} can have two derivations"
+        finals = _rewritten(rules, layer, shapes)
+        assert all(map(is_injective, finals)), f"a row of `{name}` can have two derivations"
         done.extend(rules.layers[before:])
-        tree = TreeView(final, rule, is_injective(rule))
-        done.append(replace(layer, rules=(final,), tree=tree))
-        readers = [unfolded(other, name, final, ids) for other in left]
+        parts = map(TreePart, finals, layer.rules, map(is_injective, layer.rules))
+        done.append(replace(layer, rules=finals, tree=TreeView(tuple(parts))))
+        readers = [unfolded(other, name, finals, ids) for other in left]
         if can_be_given(name) and any(map(operator.is_not, left, readers)):
             relations[given_of(name)] = relations[name]
             done.append(Layer((given_of(name),), (), False))
@@ -99,10 +104,19 @@ def with_trees(lowered: Lowered, stored: Collection[str] = ()) -> Lowered:
     return Lowered(MappingProxyType(kept), tuple(done), lowered.facts)
 
 
-def tree_shape(
+def _rewritten(
+    rules: TreeRules, layer: Layer, shapes: Sequence[JoinShape]
+) -> tuple[LoweredRule, ...]:
+    return tuple(
+        rule if is_injective(rule) else rules.rewritten(rule, shape)
+        for rule, shape in zip(layer.rules, shapes, strict=True)
+    )
+
+
+def tree_shapes(
     lowered: Lowered, layer: Layer, stored: Collection[str] = (), *, ignores_readers: bool = False
-) -> JoinShape | Refused:
-    """Return the shape of a layer's join if a tree maintains it, or why none does.
+) -> tuple[JoinShape, ...] | Refused:
+    """Return the shapes of a layer's joins if trees maintain it, or why none do.
 
     If it is forced, the join need not have an inequality. With `ignores_readers` it does not matter
     that rules look up its rows.
@@ -114,19 +128,45 @@ def tree_shape(
         return Refused("it is an aggregate")
     if layer.recursive or layer.recompute is not None:
         return Refused("it depends on itself")
-    if len(layer.rules) != 1:
-        return Refused("it has several rules" if layer.rules else "no rule derives it")
+    if not layer.rules:
+        return Refused("no rule derives it")
+    if len(layer.rules) > _MOST_UNITED:
+        return Refused(f"it has more than {_MOST_UNITED} rules")
     if layer.judges or layer.errors_of is not None:
         return Refused("it has the failures of another relation")
     if name in stored:
         return Refused("its rows have to be stored")
-    (rule,) = layer.rules
+    shapes = [_shape(layer, rule) for rule in layer.rules]
+    refused = next((shape for shape in shapes if isinstance(shape, Refused)), None)
+    if refused is not None:
+        return refused
+    found = tuple(shape for shape in shapes if isinstance(shape, JoinShape))
+    if layer.strategy != NAME and not any(shape.query.joins_by_inequality for shape in found):
+        return Refused(_NO_INEQUALITY)
+    reader = next(_readers(lowered, name), None)
+    if reader is not None and not ignores_readers:
+        return Refused(f"{reader} looks up its rows")
+    if can_be_given(name):
+        read = (atom.relation for rule in layer.rules for atom in rule.atoms)
+        if not all(map(can_be_given, read)):
+            # Those who read a state beside its writer have only relations of the program.
+            return Refused("it reads a relation that is not in the program")
+    if not all(map(_keeps_failures, layer.rules, found)):
+        return Refused("a computation that can fail is below the output")
+    return found
+
+
+def _shape(layer: Layer, rule: LoweredRule) -> JoinShape | Refused:
+    """Return the shape of one rule of a layer, or why a tree cannot enumerate it."""
     query = theta_query(rule)
     if query is None or rule.on_failure is not OnFailure.RAISE:
         return Refused("its rule is not a plain join of positive atoms")
-    if layer.strategy != NAME and not query.joins_by_inequality:
-        return Refused("no inequality relates two of its atoms")
-    if any(isinstance(c, Filter) for c in rule.conditions):
+    is_alone = len(layer.rules) == 1
+    may_be_equal = layer.strategy == NAME or (len(rule.atoms) == 1 and not is_alone)
+    if not may_be_equal and not query.joins_by_inequality:
+        return Refused(_NO_INEQUALITY if is_alone else "one of its rules joins by equalities only")
+    tested = [c for c in rule.conditions if isinstance(c, Filter)]
+    if tested and not (is_injective(rule) and all(c.op in _COMPARED for c in tested)):
         return Refused("Python tests one of its conditions")
     shape = analyse_joins(query)
     if not is_injective(rule):  # otherwise nothing is projected, and any join will do
@@ -138,14 +178,6 @@ def tree_shape(
             return Refused("its join is not free-connex")
         if not query.output <= _determined(rule, output_conditions(rule, shape)):
             return Refused("an equality below its output decides what its rows are")
-    reader = next(_readers(lowered, name), None)
-    if reader is not None and not ignores_readers:
-        return Refused(f"{reader} looks up its rows")
-    if can_be_given(name) and not all(can_be_given(atom.relation) for atom in rule.atoms):
-        # Those who read a state beside its writer have the rows of the program's relations only.
-        return Refused("it reads a relation that is not in the program")
-    if not _keeps_failures(rule, shape):
-        return Refused("a computation that can fail is below the output")
     return shape
 
 

@@ -418,7 +418,7 @@ def _with_fewer_columns(
         aggregation,
         group=tuple(map(columns.index, aggregation.group)),
         target=columns.index(target),
-        order=(),
+        order=(columns.index(target),),
     )
     return [
         replace(la, rules=(replace(rule, head=head),)) if la is own

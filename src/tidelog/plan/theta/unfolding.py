@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from tidelog.plan.body import Assign, AtomUse, Check, Condition, FunctorCall, LoweredRule
+from tidelog.plan.body import Assign, AtomUse, Check, Condition, Filter, FunctorCall, LoweredRule
 from tidelog.plan.lowered import Aggregation, Layer, given_of
 
 _MOST_ATOMS = 6
@@ -44,8 +44,9 @@ def reads(layer: Layer) -> set[str]:
     return {atom.relation for rule in layer.rules for atom in rule.atoms}
 
 
-def can_take_its_place(layers: Sequence[Layer], name: str, rule: LoweredRule) -> bool:
-    """Return whether every rule that reads a relation can read the body of its rule instead."""
+def can_take_its_place(layers: Sequence[Layer], name: str, rules: Sequence[LoweredRule]) -> bool:
+    """Return whether every rule that reads a relation can read the bodies of its rules instead."""
+    longest = max(len(rule.atoms) for rule in rules)
     for layer in layers:
         if layer.recompute is not None and name in layer.recompute.reads:
             return False
@@ -58,39 +59,39 @@ def can_take_its_place(layers: Sequence[Layer], name: str, rule: LoweredRule) ->
             atoms = [atom for atom in reader.atoms if atom.relation == name]
             if not atoms:
                 continue
-            size = len(reader.atoms) + len(atoms) * (len(rule.atoms) - 1)
+            size = len(reader.atoms) + len(atoms) * (longest - 1)
             if layer.recursive or layer.judges or layer.errors_of is not None:
                 return False
             if any(atom.negated for atom in atoms) or size > _MOST_ATOMS:
                 return False
-            if len(layer.rules) * 2 ** len(atoms) > _MOST_RULES:
+            if len(layer.rules) * (1 + len(rules)) ** len(atoms) > _MOST_RULES:
                 return False
     return True
 
 
-def unfolded(layer: Layer, name: str, rule: LoweredRule, ids: Iterator[int]) -> Layer:
-    """Return a layer whose rules read the body of another rule in place of its result."""
+def unfolded(layer: Layer, name: str, own: Sequence[LoweredRule], ids: Iterator[int]) -> Layer:
+    """Return a layer whose rules read the bodies of a relation's own rules in its place."""
     if not any(atom.relation == name for reader in layer.rules for atom in reader.atoms):
         return layer
     rules: list[LoweredRule] = []
     for reader in layer.rules:
-        first, *others = _expanded(reader, name, rule)
+        first, *others = _expanded(reader, name, own)
         rules += [first, *(replace(other, id=next(ids)) for other in others)]
     return replace(layer, rules=tuple(rules))
 
 
-def _expanded(reader: LoweredRule, name: str, rule: LoweredRule) -> Iterator[LoweredRule]:
+def _expanded(reader: LoweredRule, name: str, own: Sequence[LoweredRule]) -> Iterator[LoweredRule]:
     """Yield the rules that a rule becomes: each read is a join, or a read of given rows."""
     place = next((i for i, atom in enumerate(reader.atoms) if atom.relation == name), None)
     if place is None:
         yield reader
         return
-    versions = [_joined(reader, place, rule)]
+    versions = [_joined(reader, place, rule) for rule in own]
     if can_be_given(name):
         given = AtomUse(given_of(name), reader.atoms[place].args)
         versions.append(_with_atoms(reader, place, (given,)))
     for version in versions:
-        yield from _expanded(version, name, rule)
+        yield from _expanded(version, name, own)
 
 
 def _with_atoms(reader: LoweredRule, place: int, atoms: tuple[AtomUse, ...]) -> LoweredRule:
@@ -152,6 +153,8 @@ class _Renaming:
                 return Assign(self.of(into), replace(call, args=args))
             case Check(op, left, right, type_):
                 return Check(op, self.of(left), self.of(right), type_)
+            case Filter():
+                return replace(condition, args=tuple(map(self.of, condition.args)))
         raise AssertionError(f"{condition} is in no join tree")
 
 

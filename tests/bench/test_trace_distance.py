@@ -1,0 +1,54 @@
+"""The fast edit distance of traces, against traces written down operation by operation."""
+
+from __future__ import annotations
+
+import pytest
+
+import tidelog
+from tests.maintain.tracing import slow_trace
+from tests.samples import sample
+from tests.seeds import seeded
+from tidelog.bench.trace_distance import tables_of, trace_distance
+from tidelog.bench.trace_operations import BENCH_RULES, VIEW
+from tidelog.database.database import kernel_of
+from tidelog.maintain.leapfrog import Leapfrog
+
+
+@pytest.mark.parametrize("shape", BENCH_RULES)
+@pytest.mark.parametrize("number", range(sample(2, 30)))
+def test_it_counts_the_same(shape: str, number: int) -> None:
+    rng = seeded("trace distance", shape, number)
+    program = BENCH_RULES[shape].program
+    arities = BENCH_RULES[shape].arities
+    facts = {
+        name: {tuple(rng.randrange(7) for _ in range(arity)) for _ in range(25)}
+        for name, arity in arities.items()
+    }
+    db = tidelog.Database(program, facts=facts, strategy={VIEW: "leapfrog"})
+    kernel = kernel_of(db)
+    (found,) = (s for layer, s in kernel.layers if VIEW in layer.relations)
+    assert isinstance(found, Leapfrog)
+    (trace,) = found.traces.by_rule.values()
+
+    def both() -> tuple[list, list]:
+        return tables_of(kernel.catalog, trace.plan), slow_trace(
+            kernel.catalog, trace, {}
+        ).operations
+
+    tables, slow = both()
+    seen = 0
+    for _ in range(6):
+        with db.transaction() as tx:
+            for name, arity in arities.items():
+                if rng.random() < 0.6:
+                    tx.delete(name, rng.sample(sorted(db.view(name)), 1))
+                    tx.insert(name, [tuple(rng.randrange(9) for _ in range(arity))])
+        (trace,) = found.traces.by_rule.values()
+        old_tables, old_slow = tables, slow
+        tables, slow = both()
+        distance = trace_distance(trace.plan, old_tables, tables)
+        assert distance.before == len(old_slow)
+        assert distance.after == len(slow)
+        assert distance.edits == len(set(slow) ^ set(old_slow))
+        seen += distance.edits
+    assert seen > 0

@@ -1,0 +1,162 @@
+"""Epochs of few rows run by the kernel in one call, and by the strategies: nobody can tell which.
+
+Random programs without recursion, in epochs of one row, of ten, and of thousands. Both engines are
+compared with the oracle through `Comparison` in test_against_reference.py; here with each other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+import tidelog
+from tests.generators.programs import RandomCase, Row, check_cases, random_case
+from tests.maintain.comparing import Comparison
+from tests.maintain.shapes import SHAPES
+from tests.samples import sample
+from tests.seeds import seed_blocks, seeded
+from tidelog.engine.kernel import KernelEngine
+from tidelog.engine.protocol import Effects
+from tidelog.engine.report import EpochReport
+from tidelog.logic.program import Program
+
+PROGRAMS = sample(20, 2000)
+BLOCK = 10
+EPOCHS = sample(100, 2000)
+Epoch = dict[str, tuple[set[Row], set[Row]]]
+
+_FLAT = tuple(
+    replace(shape, linear=0.0, nonlinear=0.0, mutual=0.0, aggregates=0.4) for shape in SHAPES
+)
+
+
+def flat_case(seed: int) -> RandomCase:
+    """Return a case without recursion."""
+    return random_case(seed, _FLAT[seed % len(_FLAT)])
+
+
+def one_by_one(seed: int) -> RandomCase:
+    """Return a case without recursion whose epochs have one row each."""
+    case = flat_case(seed)
+    rng = random.Random(seed)
+    epochs: list[dict[str, tuple[tuple[Row, ...], tuple[Row, ...]]]] = []
+    for epoch in case.epochs:
+        single = [
+            {name: ((row,), ()) if which == 0 else ((), (row,))}
+            for name, rows in epoch.items()
+            for which in (0, 1)
+            for row in rows[which]
+        ]
+        rng.shuffle(single)
+        epochs += single[:6]
+    return replace(case, epochs=tuple(epochs[:40]))
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=710_000))
+def test_epochs_of_one_row_against_the_oracle(seeds: range) -> None:
+    comparison = Comparison()
+    check_cases(seeds, comparison.check, one_by_one)
+    assert comparison.seen["programs"] == len(seeds)
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=720_000))
+def test_epochs_of_some_rows_against_the_oracle(seeds: range) -> None:
+    comparison = Comparison()
+    check_cases(seeds, comparison.check, flat_case)
+    assert comparison.seen["programs"] == len(seeds)
+
+
+class Twins:
+    """Two engines of one program: one runs short epochs in one call, the other never does."""
+
+    def __init__(self, program: Program, given: dict[str, list[Row]]) -> None:
+        self.one, self.other = (KernelEngine(program, given) for _ in range(2))
+        self.other.short_epochs.is_on = False
+
+    def apply(self, inserted: dict[str, set[Row]], deleted: dict[str, set[Row]]) -> None:
+        """Apply an epoch to both, and compare what they say about it."""
+        found: list[object] = []
+        for engine in (self.one, self.other):
+            try:
+                effects = engine.apply(inserted, deleted)
+            except tidelog.DataError as error:
+                found.append(str(error))
+                continue
+            found.append((_told(effects), _report(engine.last_epoch)))
+        assert found[0] == found[1]
+
+    def compare(self) -> None:
+        """Compare all that is stored."""
+        for engine in (self.one, self.other):
+            engine.check()
+        for name in self.one.program.relations:
+            ours = self.one.levels_and_counts(name)
+            assert ours == self.other.levels_and_counts(name), name
+            assert self.one.given_count(name) == self.other.given_count(name), name
+
+
+def _told(effects: Effects) -> object:
+    changes = {name: (c.inserted, c.deleted) for name, c in effects.changes.items()}
+    return changes, dict(effects.ignored), dict(effects.late)
+
+
+def _report(report: EpochReport) -> object:
+    return (
+        report.epoch, report.given_inserted, report.given_deleted,
+        [layer._replace(seconds=0.0) for layer in report.layers],
+    )  # fmt: skip
+
+
+PROGRAM = """
+.decl p(a: number, b: symbol)
+.decl q(b: symbol, c: number)
+.decl r(c: number)
+.decl v(a: number, c: number)
+.decl w(a: number, c: number)
+.decl both(a: number, n: number, s: number, m: float)
+.decl total(s: number)
+.decl pairs(x: number, y: number)
+.decl wide(a: number, b: symbol, c: number, d: number, e: number)
+v(a, c) :- p(a, b), q(b, c), !r(c).
+v(c, c) :- r(c).
+w(a, c) :- v(a, c), c > a.
+both(a, n, s, m) :- v(a, _), n = count : { v(a, _) }, s = sum c : { v(a, c) },
+    m = mean c : { v(a, c) }.
+total(s) :- s = sum n : { both(_, n, _, _) }.
+pairs(x, y) :- q(b, x), q(b, y), x < y.
+wide(a, b, c, a * 1000003, c * c) :- p(a, b), q(b, c).
+"""
+
+
+def _random_epochs(seed: int, sizes: tuple[int, ...], number: int) -> Iterator[Epoch]:
+    rng = seeded(seed)
+    for _ in range(number):
+        size = rng.choice(sizes)
+        epoch: Epoch = {}
+        for _ in range(size):
+            name = rng.choice("pqr")
+            small = rng.randrange(40 if size < 1000 else 4000)
+            symbol = f"s{rng.randrange(30 if size < 1000 else 3000)}"
+            row: Row = {"p": (small, symbol), "q": (symbol, small), "r": (small,)}[name]
+            rows = epoch.setdefault(name, (set(), set()))
+            rows[rng.random() < 0.45].add(row)
+        yield {n: (adds - removes, removes - adds) for n, (adds, removes) in epoch.items()}
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 1, 2, 10), (1, 1, 1, 1, 10, 40, 2000)])
+def test_both_ways_give_the_same(sizes: tuple[int, ...]) -> None:
+    twins = Twins(Program.parse(PROGRAM), {"p": [(1, "s1")], "q": [("s1", 2)]})
+    seen: Counter[int] = Counter()
+    for number, epoch in enumerate(_random_epochs(730_000 + len(sizes), sizes, EPOCHS)):
+        before = twins.one.short_epochs.count
+        twins.apply({n: a for n, (a, _) in epoch.items()}, {n: r for n, (_, r) in epoch.items()})
+        seen[twins.one.short_epochs.count - before] += 1
+        if number % 20 == 0:
+            twins.compare()
+    twins.compare()
+    assert seen[1] > EPOCHS // 2, "most epochs are short"
+    assert twins.other.short_epochs.count == 0
