@@ -160,3 +160,25 @@ def test_both_ways_give_the_same(sizes: tuple[int, ...]) -> None:
     twins.compare()
     assert seen[1] > EPOCHS // 2, "most epochs are short"
     assert twins.other.short_epochs.count == 0
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 2)])
+def test_taking_turns(sizes: tuple[int, ...]) -> None:
+    """The rows of short epochs may be gone when the next one comes: others have deleted them."""
+    twins = Twins(Program.parse(PROGRAM), {"p": [(1, "s1")], "q": [("s1", 2)]})
+    rng = seeded("taking turns", sizes)
+    seen: Counter[bool] = Counter()
+    inserted: list[Epoch] = []
+    for number, epoch in enumerate(_random_epochs(740_000 + len(sizes), sizes, EPOCHS)):
+        if inserted and rng.random() < 0.4:
+            epoch = inserted.pop()  # noqa: PLW2901 - what was inserted last is deleted
+        else:
+            inserted.append({name: (removes, adds) for name, (adds, removes) in epoch.items()})
+        twins.one.short_epochs.is_on = rng.random() < 0.6
+        before = twins.one.short_epochs.count
+        twins.apply({n: a for n, (a, _) in epoch.items()}, {n: r for n, (_, r) in epoch.items()})
+        seen[twins.one.short_epochs.count > before] += 1
+        if number % 5 == 0:
+            twins.compare()
+    twins.compare()
+    assert min(seen[True], seen[False]) > EPOCHS // 5

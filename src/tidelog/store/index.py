@@ -160,6 +160,11 @@ class Index:
         self._open_rows = open_rows
         self._current = None
 
+    @property
+    def has_shown_open_rows(self) -> bool:
+        """Whether rows of short epochs have become a run, even if their run is gone by now."""
+        return self._open_rows is not None
+
     def keep_open_rows(self) -> None:
         """Keep the rows that short epochs have added as a run like any other."""
         self._open_rows = None

@@ -81,7 +81,7 @@ class OpenRows:
         same = len(seen) == len(self._seen) and all(
             new is old for new, old in zip(seen, self._seen, strict=True)
         )
-        if same and runs == self._closed:
+        if same and runs == self._closed and not index.has_shown_open_rows:
             return
         self._closed, self._seen = list(runs), seen
         closed, described = len(runs), self._described
