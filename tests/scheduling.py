@@ -51,3 +51,38 @@ class InUnits(LoadScopeScheduling):
         if place == 0:
             return SPARK
         return nodeid if place <= len(LONG) else nodeid.partition("::")[0]
+
+    def remove_node(self, node: Any) -> str | None:
+        """Give away what a worker leaves, but for the test that it crashed in.
+
+        The class above would run that test again, and with it lose one worker after another.
+        """
+        left = {
+            scope: unit
+            for scope, unit in self.assigned_work.pop(node).items()
+            if not all(unit.values())
+        }
+        if not left:
+            return None
+        unit = next(iter(left.values()))
+        crashed = next(nodeid for nodeid, is_done in unit.items() if not is_done)
+        unit[crashed] = True
+        for scope, unit in reversed(left.items()):
+            if not all(unit.values()):
+                self.workqueue[scope] = unit
+                self.workqueue.move_to_end(scope, last=False)
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return crashed
+
+    def _reschedule(self, node: Any) -> None:
+        """Give a worker so much that it goes on.
+
+        It starts a test when it knows which one comes next, or that none does. The class above
+        gives one unit; when that is a single test, a worker that has come later waits for ever.
+        """
+        if node not in self.registered_collections:
+            return  # it is still collecting
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
