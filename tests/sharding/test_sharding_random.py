@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -16,54 +17,79 @@ from tests.maintain.comparing import leapfrog_forced
 from tests.maintain.shapes import SHAPES
 from tests.samples import sample, until
 from tests.seeds import seed_blocks
-from tests.sharding.sharded import InShards
+from tests.sharding.staged import InStages
 from tidelog.logic.program import Program
 from tidelog.plan import order
 from tidelog.reference import evaluate
-from tidelog.sharding.search import shard
-from tidelog.sharding.sharding import NotSharded
+from tidelog.sharding.layout import Layout, laid_out, lay_out, steps
+from tidelog.sharding.sharding import Grid, NotSharded
+from tidelog.sharding.splitting import Split
+from tidelog.sharding.stages import is_partial
 
 PROGRAMS = sample(30, 500)
 BLOCK = 10
 SHARDS = (1, 2, 5, 8)
 
 
+def random_layout(program: Program, grid: Grid, random: Random) -> Layout | NotSharded:
+    """Return a layout that may well be a bad one: with random cuts and splits."""
+    split = Split(program, frozenset())
+    for _ in range(random.randint(1, 5)):
+        for step in random.sample(found := list(steps(split)), len(found)):
+            if laid_out(step, grid) is not None:
+                split = step
+                break
+    made = laid_out(split, grid)
+    assert made is not None
+    layout = made[1]
+    return layout if len(layout.programs) > 1 else NotSharded("it has one stage")
+
+
 class Comparison:
-    def __init__(self) -> None:
+    def __init__(self, *, at_random: bool = False) -> None:
+        """Compare the cheapest layouts, or random ones with several stages."""
         self.seen: Counter[str] = Counter()
+        self._at_random = at_random
 
     def check(self, case: RandomCase) -> None:
         program = Program.parse(case.program)
         for shards in SHARDS[case.seed % 2 :: 2]:
-            sharding = shard(program, shards)
-            if isinstance(sharding, NotSharded):
+            layout = (
+                random_layout(program, Grid((shards,)), Random(case.seed))
+                if self._at_random
+                else lay_out(program, shards)
+            )
+            if isinstance(layout, NotSharded):
                 self.seen["not sharded"] += 1
                 continue
             self.seen["sharded"] += 1
-            for variant in sharding.variants:
+            for variant in layout.variants():
                 kind = "scattered" if variant.is_scattered else "whole" * variant.is_whole
                 self.seen[kind or "placed"] += 1
-            if len(sharding.grid.sides) > 1:
-                self.seen["boxes"] += 1
-            self._compare(program, case, sharding)
+            self.seen["boxes"] += len(layout.grid.sides) > 1
+            self.seen["staged"] += len(layout.programs) > 1
+            self.seen["three stages"] += len(layout.programs) > 2
+            self.seen["partial"] += any(is_partial(e.relation) for e in layout.exchanges)
+            self.seen["counted"] += any(e.is_counted for e in layout.exchanges)
+            self._compare(program, case, layout)
 
-    def _compare(self, program: Program, case: RandomCase, sharding) -> None:  # type: ignore[no-untyped-def]
+    def _compare(self, program: Program, case: RandomCase, layout: Layout) -> None:
         states = case.states()
         given = next(states)
         try:
             contents = evaluate(program, given)
         except tidelog.DataError:
             with pytest.raises(tidelog.DataError):
-                InShards(program, sharding, given)
+                InStages(program, layout, given)
             self.seen["failures"] += 1
             return
-        engines = InShards(program, sharding, given)
-        names = {strategy.name for engine in engines.engines for _, strategy in engine.layers}
+        engines = InStages(program, layout, given)
+        names = {strategy.name for part in engines.engines for engine in part for _, strategy in engine.layers}
         self.seen["theta-tree"] += "theta-tree" in names
         self.seen["leapfrog"] += "leapfrog" in names
         self.seen["ranged"] += bool(names & {"nearest", "range sums"})
         for epoch, (changes, after_given) in enumerate(zip(case.epochs, states, strict=True)):
-            where = f"epoch {epoch} of seed {case.seed} in {sharding.grid}"
+            where = f"epoch {epoch} of seed {case.seed} in {layout.grid}"
             inserted = {n: set(more) - set(less) for n, (more, less) in changes.items()}
             deleted = {n: set(less) - set(more) for n, (more, less) in changes.items()}
             try:
@@ -90,6 +116,27 @@ def test_random_programs_in_shards(seeds: range, monkeypatch: pytest.MonkeyPatch
 
     def is_enough() -> bool:
         kinds = min(seen[kind] for kind in ("placed", "whole", "scattered"))
+        return kinds >= 2 and seen["sharded"] >= BLOCK
+
+    more = range(seeds.start, seeds.start + 5 * BLOCK)
+    for number in until(is_enough, least=len(seeds), most=len(more)):
+        check_cases(
+            more[number : number + 1],
+            comparison.check,
+            lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(5, 5))),
+        )
+    print(dict(seen))
+    assert is_enough(), seen
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=78_000))
+def test_random_programs_in_stages(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_STATES", 40)
+    comparison = Comparison(at_random=True)
+    seen = comparison.seen
+
+    def is_enough() -> bool:
+        kinds = min(seen[kind] for kind in ("partial", "counted", "three stages"))
         return kinds >= 2 and seen["sharded"] >= BLOCK
 
     more = range(seeds.start, seeds.start + 5 * BLOCK)

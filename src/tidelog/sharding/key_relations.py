@@ -114,6 +114,11 @@ def is_hidden(relation: str) -> bool:
     return relation.startswith(_PREFIXES)
 
 
+def owner_of(relation: str) -> str:
+    """Return the relation that such a relation was added for."""
+    return next(relation.removeprefix(x) for x in _PREFIXES if relation.startswith(x))
+
+
 def without_upserts(program: Program) -> Program:
     """Return the program without the relations that were added. Rules keep their numbers."""
     if not any(map(is_hidden, program.relations)):

@@ -21,7 +21,7 @@ any variant, and all other atoms whole. Derivations are found in the shards that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from tidelog.logic import program as p
@@ -165,6 +165,10 @@ class ShardedRule:
         )
         for location in product([*variables, None], repeat=self._dimensions):
             yield from self._located(location, cost)
+        yield from self._one_sharded(cost, partitionings)
+
+    def _one_sharded(self, cost: Cost, partitionings: Partitionings) -> Iterator[VariantChoice]:
+        """Yield a choice for each atom that is in any variant, with all others whole."""
         whole = (None,) * self._dimensions
         others = [cost(Variant(atom.relation, whole)) for atom in self.atoms]
         for i, atom in enumerate(self.atoms):
@@ -177,6 +181,38 @@ class ShardedRule:
                 variants = [Variant(other.relation, whole) for other in self.atoms]
                 variants[i] = found[1]
                 yield VariantChoice(found[0] + sum(filter(None, rest)), tuple(variants))
+
+
+class PartialRule(ShardedRule):
+    """The ways to compute partial results of an aggregate, in a grid with one side.
+
+    A shard must find each assignment that no other one finds. The atoms before the aggregate are
+    those in it once more: a shard finds the groups that it has.
+    """
+
+    def __init__(self, rule: p.Rule) -> None:
+        super().__init__(rule, 1)
+        *outside, reduce = rule.body
+        assert isinstance(reduce, p.Reduce)
+        self._same = _equal_variables(reduce.body)
+        self.atoms = tuple(self._atoms(reduce.body, None))
+        self._times = 1 + any(isinstance(literal, p.Atom) for literal in outside)
+
+    def best(
+        self, partitioning: Partitioning, cost: Cost, partitionings: Partitionings
+    ) -> VariantChoice | None:
+        """Return the cheapest way to compute the rule, or None."""
+        found = [
+            choice
+            for name in dict.fromkeys(x for atom in self.atoms for x in atom.variables if x)
+            for choice in self._located([name], cost)
+            if choice is not None
+        ]
+        found += self._one_sharded(
+            cost, lambda name: (x for x in partitionings(name) if x not in (SCATTERED, (None,)))
+        )
+        best = min(found, key=lambda choice: choice.cost, default=None)
+        return None if best is None else replace(best, variants=best.variants * self._times)
 
 
 def _cheapest(variants: Iterable[Variant], cost: Cost) -> tuple[float, Variant] | None:

@@ -17,8 +17,9 @@ from itertools import product
 
 from tidelog.logic.program import Program, Reduce, Rule, Stratum
 from tidelog.sharding.key_relations import with_upserts_sharded, without_upserts
-from tidelog.sharding.rules import Cost, ShardedRule, VariantChoice
+from tidelog.sharding.rules import Cost, PartialRule, ShardedRule, VariantChoice
 from tidelog.sharding.sharding import SCATTERED, Grid, NotSharded, Partitioning, Sharding, Variant
+from tidelog.sharding.stages import is_partial
 from tidelog.values.types import Kind
 
 _MERGING = 0.05  # cost of counting the copies of scattered rows
@@ -27,8 +28,8 @@ _ROUNDS = 4  # of estimating costs in a recursive stratum
 _NOT_HASHED = (Kind.RECORD, Kind.SET)
 
 
-def shard(program: Program, shards: int) -> Sharding | NotSharded:
-    """Return how to compute a program in a number of shards, or why not."""
+def refused(program: Program) -> NotSharded | None:
+    """Return why a program cannot be sharded at all; None if it can."""
     for view in program.views.values():
         if view.virtual:
             why = (
@@ -37,37 +38,21 @@ def shard(program: Program, shards: int) -> Sharding | NotSharded:
             return NotSharded(why)
     for name in program.pruned:
         return NotSharded(f"`{name}` keeps only some of its candidates, which are in all shards")
-    found: tuple[float, Sharding] | None = None
-    for grid in _grids(program, shards):
-        search = _Search(program, grid)
-        cost, sharding = search.run()
-        if found is None or cost < found[0]:
-            found = cost, sharding
-    assert found is not None
-    sharding = found[1]
-    split = [
-        name
-        for name in program.relations
-        if not any(variant.is_whole for variant in sharding.variants_of(name))
-    ]
-    if program.relations and not split:
-        return NotSharded(
-            "every shard would need all rows of all relations"
-            + "".join(f"; {doubt}" for doubt in sharding.doubts[:1])
-        )
-    return sharding
+    return None
 
 
-def on_grid(program: Program, grid: Grid) -> Sharding:
+def on_grid(program: Program, grid: Grid) -> Sharding | None:
     """Return the cheapest sharding on a grid, the same one each time for the same program.
 
-    Relations that were added for upserts do not influence the search.
+    There is none if partial results would be the same in all shards. Relations that were added for
+    upserts do not influence the search.
     """
-    found = _Search(without_upserts(program), grid).run()[1]
-    return with_upserts_sharded(program, found)
+    found = _Search(without_upserts(program), grid).run()
+    return None if found is None else with_upserts_sharded(program, found)
 
 
-def _grids(program: Program, shards: int) -> Iterator[Grid]:
+def grids(program: Program, shards: int) -> Iterator[Grid]:
+    """Yield the grids of a number of shards that may suit a program."""
     yield Grid((shards,))
     if not any(_is_cyclic(rule) for rule in program.rules):
         return
@@ -93,7 +78,8 @@ class _Search:
         self._program, self._grid = program, grid
         self._rules: dict[str, list[tuple[Rule, ShardedRule]]] = {}
         for rule in program.rules:
-            sharded = ShardedRule(rule, len(grid.sides))
+            is_part = is_partial(rule.head.relation)
+            sharded = PartialRule(rule) if is_part else ShardedRule(rule, len(grid.sides))
             self._rules.setdefault(rule.head.relation, []).append((rule, sharded))
         self._costs: dict[Variant, float] = {}
         self._chosen: dict[Variant, None] = {}
@@ -106,6 +92,8 @@ class _Search:
         Rows of a functional relation with the same key must be in the same shard, where a conflict
         is found.
         """
+        if is_partial(name):
+            return (SCATTERED,)
         relation = self._program.relations[name]
         columns = relation.columns[:-1] if relation.functional else relation.columns
         hashed = [i for i, column in enumerate(columns) if column.type.kind not in _NOT_HASHED]
@@ -115,8 +103,8 @@ class _Search:
         found: list[Partitioning] = list(product([*hashed, None], repeat=sides))
         return tuple(found if relation.functional else [*found, SCATTERED])
 
-    def run(self) -> tuple[float, Sharding]:
-        """Return the cheapest sharding and its cost."""
+    def run(self) -> Sharding | None:
+        """Return the cheapest sharding; None if there is none."""
         for stratum in self._program.strata:
             self._estimate(stratum)
         shown: dict[str, Variant] = {}
@@ -125,17 +113,16 @@ class _Search:
                 if not any(variant.relation == name for variant in self._chosen):
                     variants = [Variant(name, place) for place in self.partitionings(name)]
                     possible = [variant for variant in variants if variant in self._costs]
+                    if not possible:
+                        return None
                     self._ask_for(min(possible, key=self._costs.__getitem__))
         for name in self._program.relations:
             variants = [variant for variant in self._chosen if variant.relation == name]
             shown[name] = min(
                 variants, key=lambda v: (v.is_scattered, self._grid.share(v.partitioning))
             )
-        cost = sum(map(self._own, self._chosen))
-        sharding = Sharding(
-            self._grid, shown, tuple(self._chosen), self._choices, tuple(self._doubts())
-        )
-        return cost, sharding
+        doubts = tuple(self._doubts())
+        return Sharding(self._grid, shown, tuple(self._chosen), self._choices, doubts)
 
     def _own(self, variant: Variant) -> float:
         return self._grid.share(variant.partitioning) + _MERGING * variant.is_scattered

@@ -1,0 +1,174 @@
+"""Which rows of a program each shard holds, stage by stage: the plan of a sharded pipeline.
+
+The program is computed in one stage if that keeps no relation whole in every shard. If it does,
+the layout is improved step by step: each step cuts the program at one more relation, or splits one
+more rule (splitting.py), whichever makes the shares smallest. An exchange costs something in every
+epoch, so a step must gain more than that.
+
+The sizes of relations are not known here. Derived relations count less than given ones, and
+aggregates hardly at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tidelog.logic import program as p
+from tidelog.sharding.key_relations import is_hidden, without_upserts
+from tidelog.sharding.search import grids, on_grid, refused
+from tidelog.sharding.sharding import Grid, NotSharded, Sharding, Variant
+from tidelog.sharding.splitting import Split, splits
+from tidelog.sharding.stages import Exchange, Stages, counted, cut, is_partial
+
+_EXCHANGE = 0.2  # cost of an exchange
+_STAGE = 0.2  # cost of one more stage
+_DERIVED, _AGGREGATED = 0.3, 0.05  # the size of such a relation; that of a given one is 1
+_STEPS = 8
+_MOST_SEARCHES = 150
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The stages of a program, and how each is sharded."""
+
+    grid: Grid
+    programs: tuple[p.Program, ...]
+    shardings: tuple[Sharding, ...]
+    home: Mapping[str, int]
+    """The stage of each relation."""
+    exchanges: tuple[Exchange, ...]
+
+    @cached_property
+    def shown(self) -> Mapping[str, Variant]:
+        """The variant that the view of each relation shows, in its own stage."""
+        return {name: self.shardings[stage].shown[name] for name, stage in self.home.items()}
+
+    def variants(self) -> Iterator[Variant]:
+        """Yield the variants of all stages."""
+        for sharding in self.shardings:
+            yield from sharding.variants
+
+    def whole(self) -> Iterator[str]:
+        """Yield the relations that every shard has all rows of."""
+        for variant in self.variants():
+            if variant.is_whole and not is_hidden(variant.relation):
+                yield variant.relation
+
+
+def lay_out(program: p.Program, shards: int) -> Layout | NotSharded:
+    """Return how to compute a program in a number of shards, or why not."""
+    why = refused(program)
+    if why is not None:
+        return why
+    found: tuple[float, Layout] | None = None
+    for grid in grids(program, shards):
+        cost, layout = _cheapest(program, grid)
+        if found is None or cost < found[0]:
+            found = cost, layout
+    assert found is not None
+    layout = found[1]
+    if program.relations and set(layout.whole()) >= set(program.relations):
+        doubts = [doubt for sharding in layout.shardings for doubt in sharding.doubts]
+        return NotSharded(
+            "every shard would need all rows of all relations"
+            + "".join(f"; {doubt}" for doubt in doubts[:1])
+        )
+    return layout
+
+
+def layout_on(program: p.Program, grid: Grid) -> Layout:
+    """Return the cheapest layout on a grid, the same one each time for the same program."""
+    return _cheapest(program, grid)[1]
+
+
+def _cheapest(program: p.Program, grid: Grid) -> tuple[float, Layout]:
+    split = Split(program, frozenset())
+    best = laid_out(split, grid)
+    assert best is not None
+    if len(grid.sides) > 1 or grid.shards < 2:
+        return best
+    searches = 0
+    for _ in range(_STEPS):
+        if not any(best[1].whole()):
+            break
+        found = None
+        for step in steps(split):
+            searches += 1
+            made = laid_out(step, grid)
+            if made is None or made[0] >= best[0]:
+                pass
+            elif found is None or made[0] < found[0][0]:
+                found = made, step
+            if searches >= _MOST_SEARCHES:
+                break
+        if found is None:
+            break
+        best, split = found
+    return best
+
+
+def steps(split: Split) -> Iterator[Split]:
+    """Yield the program with one more cut or split."""
+    program = split.program
+    own = without_upserts(program)
+    read = {name for rule in own.rules for name in _read(rule)}
+    for name in program.relations:
+        if name in read and name in program.derived and name not in split.cuts:
+            yield replace(split, cuts=split.cuts | {name})
+    for more in splits(program):
+        yield replace(more, cuts=more.cuts | split.cuts)
+
+
+def _read(rule: p.Rule) -> Iterator[str]:
+    from tidelog.logic.stratify import dependencies
+
+    return (need.relation for need in dependencies(rule.body))
+
+
+def laid_out(split: Split, grid: Grid) -> tuple[float, Layout] | None:
+    """Return the layout of a program that is cut at some relations, and its cost, if there is one.
+    """
+    stages = cut(split.program, split.cuts)
+    number = max((rule.id for rule in split.program.rules), default=-1) + 1
+    programs: list[p.Program] = []
+    shardings: list[Sharding] = []
+    exchanges: list[Exchange] = []
+    for stage, program in enumerate(stages.programs):
+        for exchange in stages.into(stage):
+            if shardings[exchange.source].shown[exchange.relation].is_scattered:
+                exchange = replace(exchange, is_counted=True)
+                program = counted(program, exchange, number)
+                number += 1
+            exchanges.append(exchange)
+        sharding = on_grid(program, grid)
+        if sharding is None:
+            return None
+        programs.append(program)
+        shardings.append(sharding)
+    layout = Layout(grid, tuple(programs), tuple(shardings), stages.home, tuple(exchanges))
+    return _cost(split.program, layout), layout
+
+
+def _cost(program: p.Program, layout: Layout) -> float:
+    """Return the rows that all shards hold together, and what exchanges cost."""
+    cost = _STAGE * len(layout.programs) + _EXCHANGE * len(layout.exchanges)
+    sizes = _sizes(program)
+    for variant in layout.variants():
+        size = sizes.get(variant.relation.removesuffix("@sent"), 0)
+        cost += size * layout.grid.share(variant.partitioning) * layout.grid.shards
+    return cost
+
+
+def _sizes(program: p.Program) -> dict[str, float]:
+    found = {name: 0.0 if is_hidden(name) else 1.0 for name in program.relations}
+    for rule in program.rules:
+        name = rule.head.relation
+        if is_hidden(name):
+            continue
+        reduces = any(isinstance(literal, p.Reduce) for literal in rule.body)
+        is_projection = len(rule.body) == 1 and "@groups" in name
+        few = reduces or is_projection or is_partial(name)
+        found[name] = min(found[name], _AGGREGATED if few else _DERIVED)
+    return found
