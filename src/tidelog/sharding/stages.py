@@ -28,6 +28,7 @@ from tidelog.values.types import NUMBER, Field
 
 _SENT = "@sent"
 _PARTIAL = "@part"
+_SHARD = p.Var("$sent by", NUMBER)
 
 
 def is_partial(relation: str) -> bool:
@@ -155,13 +156,17 @@ def counted(program: p.Program, exchange: Exchange, number: int) -> p.Program:
 
 
 def _reading_all(literal: p.Literal, exchange: Exchange) -> p.Literal:
-    """Return a literal that reads what all shards have sent."""
-    match literal:
-        case p.Atom(relation, args) if relation == exchange.relation:
-            return replace(literal, relation=exchange.received, args=(*args, p.Wildcard(NUMBER)))
-        case p.Reduce(body=body):
-            return replace(literal, body=tuple(_reading_all(x, exchange) for x in body))
-    return literal
+    """Return an aggregate that reads what all shards have sent; other literals as they are."""
+    if not isinstance(literal, p.Reduce):
+        return literal
+    body = tuple(
+        replace(atom, relation=exchange.received, args=(*atom.args, _SHARD))
+        if isinstance(atom, p.Atom) and atom.relation == exchange.relation
+        else atom
+        for atom in literal.body
+    )
+    more = () if body == literal.body else (_SHARD.name,)
+    return replace(literal, body=body, local=(*literal.local, *more))
 
 
 def _union(relation: p.Relation, received: p.Relation, number: int, span: Span) -> p.Rule:
