@@ -9,7 +9,7 @@ from typing import Any
 from tests.sharding.sharded import routed
 from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
-from tidelog.sharding.layout import Layout
+from tidelog.sharding.layout import ShardLayout
 from tidelog.sharding.router import Router
 
 Rows = frozenset[tuple[Any, ...]]
@@ -19,7 +19,7 @@ Given = Mapping[str, Any]
 class InStages:
     """An engine for each stage and shard, and what the views come to."""
 
-    def __init__(self, program: Program, layout: Layout, given: Given) -> None:
+    def __init__(self, program: Program, layout: ShardLayout, given: Given) -> None:
         self._program, self.layout = program, layout
         self._routers = [
             Router(stage, sharding)
@@ -62,10 +62,10 @@ class InStages:
                 change = effects[shard].changes.get(exchange.relation)
                 came, went = ((), ()) if change is None else (change.inserted, change.deleted)
             end = (shard,) if exchange.is_counted else ()
-            for rows, found in ((came, more), (went, less)):
+            for rows, sent in ((came, more), (went, less)):
                 new = {(*row, *end) for row in rows}
-                assert not new & found, "two shards send the same row"
-                found |= new
+                assert not new & sent, "two shards send the same row"
+                sent.update(new)
         return more, less
 
     def apply(self, inserted: Given, deleted: Given) -> dict[str, tuple[Rows, Rows]]:
@@ -80,9 +80,7 @@ class InStages:
                     came, went = self._sent(exchange.source, exchange, done[exchange.source])
                     self._add(more, stage, {exchange.received: came})
                     self._add(less, stage, {exchange.received: went})
-            done.append(
-                [e.apply(more[i], less[i]) for i, e in enumerate(self.engines[stage])]
-            )
+            done.append([e.apply(more[i], less[i]) for i, e in enumerate(self.engines[stage])])
         for name in self._program.relations:
             stage = self.layout.home[name]
             variant = self.layout.shown[name]

@@ -21,7 +21,7 @@ from tests.sharding.staged import InStages
 from tidelog.logic.program import Program
 from tidelog.plan import order
 from tidelog.reference import evaluate
-from tidelog.sharding.layout import Layout, laid_out, lay_out, steps
+from tidelog.sharding.layout import ShardLayout, laid_out, lay_out, steps
 from tidelog.sharding.sharding import Grid, NotSharded
 from tidelog.sharding.splitting import Split
 from tidelog.sharding.stages import is_partial
@@ -31,7 +31,7 @@ BLOCK = 10
 SHARDS = (1, 2, 5, 8)
 
 
-def random_layout(program: Program, grid: Grid, random: Random) -> Layout | NotSharded:
+def random_layout(program: Program, grid: Grid, random: Random) -> ShardLayout | NotSharded:
     """Return a layout that may well be a bad one: with random cuts and splits."""
     split = Split(program, frozenset())
     for _ in range(random.randint(1, 5)):
@@ -45,7 +45,7 @@ def random_layout(program: Program, grid: Grid, random: Random) -> Layout | NotS
     return layout if len(layout.programs) > 1 else NotSharded("it has one stage")
 
 
-def partial_overflow(layout: Layout, error: tidelog.EvaluationError) -> bool:
+def partial_overflow(layout: ShardLayout, error: tidelog.EvaluationError) -> bool:
     """Return whether a sum of part of a group may have overflowed: the whole sum may be smaller."""
     partial = any(is_partial(exchange.relation) for exchange in layout.exchanges)
     return partial and "the sum of" in str(error) and "overflows" in str(error)
@@ -79,7 +79,7 @@ class Comparison:
             self.seen["counted"] += any(e.is_counted for e in layout.exchanges)
             self._compare(program, case, layout)
 
-    def _compare(self, program: Program, case: RandomCase, layout: Layout) -> None:
+    def _compare(self, program: Program, case: RandomCase, layout: ShardLayout) -> None:
         states = case.states()
         given = next(states)
         try:
@@ -96,7 +96,12 @@ class Comparison:
                 raise
             self.seen["partial overflows"] += 1
             return
-        names = {strategy.name for part in engines.engines for engine in part for _, strategy in engine.layers}
+        names = {
+            strategy.name
+            for part in engines.engines
+            for engine in part
+            for _, strategy in engine.layers
+        }
         self.seen["theta-tree"] += "theta-tree" in names
         self.seen["leapfrog"] += "leapfrog" in names
         self.seen["ranged"] += bool(names & {"nearest", "range sums"})

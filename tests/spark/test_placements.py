@@ -24,8 +24,8 @@ from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
 from tidelog.plan import order
 from tidelog.reference import evaluate
-from tidelog.sharding.router import Router
-from tidelog.sharding.search import shard
+from tidelog.sharding.cells import Cells
+from tidelog.sharding.layout import lay_out
 from tidelog.sharding.sharding import NotSharded
 from tidelog.spark.epoch_changes import EpochChanges
 from tidelog.spark.placement_driver import DriverPlacement, with_offsets
@@ -44,7 +44,7 @@ class Suite:
         self._spark, self._folder = spark, folder
         self._numbers = iter(range(10**6))
         self.epochs = 0
-        self.trees = 0
+        self.trees = self.staged = 0
         """How many sharded pipelines had a view that is not stored."""
 
     def check(self, case: RandomCase) -> None:
@@ -90,13 +90,15 @@ class Suite:
         folder = self._folder / str(next(self._numbers))
         yield "driver", DriverPlacement(with_offsets(program), folder / "driver", "refuse", 100)
         for shards in SHARDS:
-            sharding = shard(program, shards)
-            if not isinstance(sharding, NotSharded):
+            layout = lay_out(program, shards)
+            if not isinstance(layout, NotSharded):
                 placement = ShardedPlacement(
-                    program, folder / str(shards), sharding.grid.sides, 100, program.relations
+                    program, folder / str(shards), layout.grid.sides, 100, program.relations
                 )
                 placement.start(self._spark)
-                self.trees += has_tree(Router(program, sharding).program_of(0))
+                cells = Cells(program, layout)
+                self.trees += any(has_tree(cells.program_of(i)) for i in range(cells.count))
+                self.staged += cells.stages > 1
                 yield f"{shards} shards", placement
 
 

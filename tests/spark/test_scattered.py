@@ -13,8 +13,7 @@ from tests.seeds import seeded
 from tests.spark.piping import expected
 from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Program
-from tidelog.sharding.search import shard
-from tidelog.sharding.sharding import Sharding
+from tidelog.sharding.layout import ShardLayout, lay_out
 from tidelog.spark import Pipeline, Sink, Source, placement_sharded
 from tidelog.spark.epoch_changes import EpochChanges
 from tidelog.spark.placement_sharded import ShardedPlacement
@@ -32,10 +31,10 @@ any() :- p(k, _, _, _, _, _, _), on(k).
 
 def placed(program: str, folder: Path, shards: int = 3) -> ShardedPlacement:
     parsed = Program.parse(program)
-    sharding = shard(parsed, shards)
-    assert isinstance(sharding, Sharding)
-    assert sharding.shown["d"].is_scattered
-    return ShardedPlacement(parsed, folder, sharding.grid.sides, 100, ["d", "any"])
+    layout = lay_out(parsed, shards)
+    assert isinstance(layout, ShardLayout)
+    assert layout.shown["d"].is_scattered
+    return ShardedPlacement(parsed, folder, layout.grid.sides, 100, ["d", "any"])
 
 
 def test_net_changes_by_spark_are_those_of_the_reference(spark: Any, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import tidelog
@@ -25,13 +24,15 @@ from tidelog.io.offsets import RowCounts
 from tidelog.logic.program import Program
 from tidelog.plan import order
 from tidelog.reference import evaluate
-from tidelog.sharding import shard_state
-from tidelog.sharding.search import shard
+from tidelog.sharding import layout, shard_state
+from tidelog.sharding.layout import lay_out
 from tidelog.sharding.sharding import NotSharded
 from tidelog.spark import placement_sharded, shard_task
 from tidelog.spark.epoch_changes import EpochChanges
 from tidelog.spark.placement_sharded import ShardedPlacement
-from tidelog.spark.shard_epoch import EpochWork, arrived, done_in
+from tidelog.spark.shard_epoch import EpochWork, done_in
+from tidelog.spark.shard_exchange import arrived, rows_of_shuffle
+from tidelog.spark.shard_routing import Sent, batch_of
 from tidelog.spark.worker_process import GcFreeze
 
 PROGRAMS = sample(12, 200)
@@ -40,34 +41,35 @@ MIGRATIONS = sample(8, 200)
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    shard_task._kept.clear()
+    shard_task.forget()
     yield
-    shard_task._kept.clear()
+    shard_task.forget()
+    shard_task.cells_of.cache_clear()
+    shard_task.program_of.cache_clear()
 
 
 def through_a_shuffle(
-    work: EpochWork, tables: Mapping[int, Any], shards: int
+    work: EpochWork, tables: Mapping[int, Any]
 ) -> list[tuple[int, dict[str, Any]]]:
-    """Do an epoch in this process, with rows as the shuffle brings them to the tasks."""
+    """Do an epoch in this process, with rows as the shuffles bring them to the tasks."""
     work = pickle.loads(pickle.dumps(work))
-    found = []
-    for own in range(shards):
-        batches = [
-            pa.RecordBatch.from_pydict(
-                {
-                    "shard": pa.array([own], pa.int32()),
-                    "source": pa.array([source], pa.int32()),
-                    "received": pa.array([len(table)], pa.int64()),
-                    "bad": pa.array([None], pa.string()),
-                    "newest": pa.array([None], pa.int64()),
-                    "data": pa.array([shard_task.as_bytes(table)], pa.binary()),
-                }
-            )
-            for source, parts in tables.items()
-            for number, table in parts
-            if number == own
-        ]
-        found.append((own, done_in(work, own, arrived(iter(batches), work.checks))[0]))
+    cells = work.cells
+    rows: list[Sent] = [
+        (shard, source, len(table), None, None, shard_task.as_bytes(table))
+        for source, parts in tables.items()
+        for shard, table in parts
+    ]
+    found: list[tuple[int, dict[str, Any]]] = []
+    for stage in range(cells.stages):
+        part = replace(work, stage=stage)
+        found, sent = [], []
+        for own in range(cells.shards):
+            batches = [batch_of([row]) for row in rows if row[0] == own]
+            came = arrived(rows_of_shuffle(batches), cells, work.checks, stage)
+            done = done_in(part, own, came)
+            found.append((own, done.answer))
+            sent += done.sent
+        rows = sent
     return found
 
 
@@ -77,18 +79,19 @@ class Histories:
     def __init__(self, folder: Path, forget: int) -> None:
         self._folder, self._forget = folder, forget
         self._numbers = iter(range(10**6))
-        self.epochs = 0
+        self.epochs = self.staged = 0
 
     def check(self, case: RandomCase) -> None:
         program = Program.parse(case.program)
-        sharding = shard(program, (1, 2, 5)[case.seed % 3])
-        if isinstance(sharding, NotSharded):
+        made = lay_out(program, (1, 2, 5)[case.seed % 3])
+        if isinstance(made, NotSharded):
             return
+        self.staged += len(made.programs) > 1
         folder = self._folder / str(next(self._numbers))
         views = list(program.relations)
 
         def opened() -> ShardedPlacement:
-            return ShardedPlacement(program, folder, sharding.grid.sides, 1000, views)
+            return ShardedPlacement(program, folder, made.grid.sides, 1000, views)
 
         placement = opened()
         before: Mapping[str, Any] = {}
@@ -149,25 +152,33 @@ class Histories:
                     expected[epoch] = (new - old, old - new)
             assert found == expected, f"changes of {name} since {since}"
             # A scattered view can have changed in some shard, and yet be the same.
-            if expected or not placement.sharding.shown[name].is_scattered:
+            if expected or not placement.layout.shown[name].is_scattered:
                 assert placement.unchanged(name, since) == (not expected)
 
 
-@pytest.mark.parametrize("way", ["here", "shuffled"])
+@pytest.mark.parametrize("way", ["here", "shuffled", "staged"])
 def test_random_histories(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
     monkeypatch.setattr(shard_state, "_LEAST_LOG", 600)  # snapshots all the time
-    if way == "shuffled":
+    if way != "here":
         monkeypatch.setattr(placement_sharded, "in_this_process", through_a_shuffle)
+    if way == "staged":  # the more stages, the better
+        monkeypatch.setattr(layout, "_STAGE", -1.0)
+        monkeypatch.setattr(layout, "_EXCHANGE", -0.2)
     histories = Histories(tmp_path, forget=2 if way == "here" else 3)
-    chosen = case_seeds(10 * PROGRAMS, offset=71_000 if way == "here" else 75_000)
-    for i in until(lambda: histories.epochs > PROGRAMS, least=PROGRAMS, most=10 * PROGRAMS):
+    offset = {"here": 71_000, "shuffled": 75_000, "staged": 79_000}[way]
+    chosen = case_seeds(10 * PROGRAMS, offset=offset)
+
+    def is_enough() -> bool:
+        return histories.epochs > PROGRAMS and (way != "staged" or histories.staged > 2)
+
+    for i in until(is_enough, least=PROGRAMS, most=10 * PROGRAMS):
         check_cases(
             chosen[i : i + 1],
             histories.check,
             lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(6, 6))),
         )
-    assert histories.epochs > PROGRAMS
+    assert is_enough()
 
 
 PROGRAM = Program.parse(
@@ -303,7 +314,7 @@ class Migrations:
         for state in case.states():
             chosen = [rule for rule in rules if rng.random() < 0.8]
             program = Program.parse("\n".join([*declared, *chosen]))
-            if isinstance(shard(program, 2), NotSharded):
+            if isinstance(lay_out(program, 2), NotSharded):
                 continue
             try:
                 before = evaluate(program, given)
@@ -315,7 +326,7 @@ class Migrations:
                     program, folder, (2,), 1000, list(program.relations), migrates=True
                 )
             except UsageError as error:
-                assert "in other shards" in str(error)
+                assert "in other shards" in str(error) or "exchange rows" in str(error)
                 self.refused += 1
                 continue
             if placement.epoch >= 0:

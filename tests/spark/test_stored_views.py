@@ -11,10 +11,10 @@ import tidelog
 from tests.seeds import seeded
 from tidelog.errors import UsageError
 from tidelog.io.tabular import CheckedRows
-from tidelog.sharding.sharding import Sharding
+from tidelog.sharding.layout import ShardLayout
 from tidelog.spark.epoch_changes import EpochChanges
 from tidelog.spark.placement_sharded import ShardedPlacement
-from tidelog.spark.placements import sharding_of
+from tidelog.spark.placements import layout_of
 from tidelog.spark.stored_views import ViewPart, open_state
 
 pytestmark = pytest.mark.sampled(1)
@@ -39,8 +39,8 @@ def read(parts: list[ViewPart]) -> list[tuple[Any, ...]]:
 def test_shards(tmp_path: Path, view: str) -> None:
     random = seeded("stored views", view)
     program = tidelog.Program.parse(PROGRAM)
-    made = sharding_of(program, 3)
-    assert isinstance(made, Sharding)
+    made = layout_of(program, 3)
+    assert isinstance(made, ShardLayout)
     placement = ShardedPlacement(program, tmp_path / "sharded", made.grid.sides, 5, [view])
     edges: set[tuple[int, int]] = set()
     seen: list[list[tuple[Any, ...]]] = []

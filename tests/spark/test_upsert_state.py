@@ -19,7 +19,7 @@ from tidelog.logic.program import Program
 from tidelog.reference import evaluate
 from tidelog.sharding import shard_state
 from tidelog.sharding.key_relations import Upsert, is_hidden, with_upserts, without_upserts
-from tidelog.sharding.search import on_grid
+from tidelog.sharding.layout import layout_on
 from tidelog.sharding.sharding import Grid
 from tidelog.spark import shard_task
 from tidelog.spark.epoch_changes import ArrivedKeys, EpochChanges
@@ -160,7 +160,7 @@ def test_relations_for_upserts_are_apart() -> None:
     assert all(map(is_hidden, added))
     again = without_upserts(program)
     assert (again.relations, again.rules) == (OWN.relations, OWN.rules)
-    alone, both = on_grid(OWN, Grid((4,))), on_grid(program, Grid((4,)))
+    alone, both = layout_on(OWN, Grid((4,))), layout_on(program, Grid((4,)))
     assert {n: v for n, v in both.shown.items() if not is_hidden(n)} == alone.shown
     assert alone.shown["item"].partitioning == (1,)  # so that rows change their shard
     with pytest.raises(tidelog.UsageError, match="`tidelog_keys_item` is a name reserved"):

@@ -21,8 +21,8 @@ from tidelog.engine.last_write_wins import last_write_wins
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
 from tidelog.maintain.elastic import Elastic
-from tidelog.sharding.router import Router
-from tidelog.sharding.search import on_grid
+from tidelog.sharding.cells import Cells
+from tidelog.sharding.layout import layout_on
 from tidelog.sharding.sharding import Grid
 from tidelog.values.types import Row
 
@@ -313,7 +313,7 @@ def _load_columns() -> None:
 def _route() -> None:
     """Tell the shards of rows, and what was said of them last."""
     program = Program.parse(".decl p(x: number, y: number)")
-    router = Router(program, on_grid(program, Grid((2,))))
+    (router,) = Cells(program, layout_on(program, Grid((2,)))).routers
     rows = pa.table({"x": np.arange(9), "y": np.arange(9)})
     router.needed("p", rows)(0)
     last_write_wins([(np.zeros((2, 2), np.int64), np.array([True, False]))])

@@ -17,8 +17,9 @@ from tidelog.cli.pipeline_chart import write_chart
 from tidelog.cli.pipeline_progress import shown_epochs
 from tidelog.errors import DataError
 from tidelog.logic.program import Program
-from tidelog.sharding.search import on_grid
-from tidelog.sharding.sharding import Grid, describe
+from tidelog.sharding.describing import describe
+from tidelog.sharding.layout import layout_on
+from tidelog.sharding.sharding import Grid
 from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.pipeline_file import read_pipeline_file
 from tidelog.spark.state_folder import QUARANTINE
@@ -180,7 +181,7 @@ def check_pipeline(file: Path) -> None:
         print(f"placement {chosen.name}: {chosen.why}")
     if chosen.name == "sharded":
         program = Program.load(spec.program)
-        print("\n".join(describe(program, on_grid(program, Grid(chosen.sides)))))
+        print("\n".join(describe(layout_on(program, Grid(chosen.sides)))))
 
 
 def _counted(number: int, what: str) -> str:

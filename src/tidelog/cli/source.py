@@ -43,10 +43,10 @@ def explain_program(
         details = details_without_data(program)
     print(explain(program, engine, view, details, plans=plans))
     if shards is not None:
-        from tidelog.sharding.search import shard
-        from tidelog.sharding.sharding import describe
+        from tidelog.sharding.describing import describe
+        from tidelog.sharding.layout import lay_out
 
-        print("\n".join(describe(program, shard(program, shards))))
+        print("\n".join(describe(lay_out(program, shards))))
 
 
 def format_programs(paths: list[Path], *, check_only: bool, to_stdout: bool) -> None:

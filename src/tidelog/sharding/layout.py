@@ -16,21 +16,26 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tidelog.logic import program as p
+from tidelog.logic.stratify import dependencies
 from tidelog.sharding.key_relations import is_hidden, without_upserts
 from tidelog.sharding.search import grids, on_grid, refused
 from tidelog.sharding.sharding import Grid, NotSharded, Sharding, Variant
 from tidelog.sharding.splitting import Split, splits
-from tidelog.sharding.stages import Exchange, Stages, counted, cut, is_partial
+from tidelog.sharding.stages import GROUPS, JOIN, Exchange, counted, cut, is_partial
 
 _EXCHANGE = 0.2  # cost of an exchange
 _STAGE = 0.2  # cost of one more stage
-_DERIVED, _AGGREGATED = 0.3, 0.05  # the size of such a relation; that of a given one is 1
+_JOINED, _DERIVED, _AGGREGATED = (
+    0.5,
+    0.3,
+    0.05,
+)  # the size of such a relation; that of a given one is 1
 _STEPS = 8
 _MOST_SEARCHES = 150
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     """The stages of a program, and how each is sharded."""
 
     grid: Grid
@@ -45,6 +50,11 @@ class Layout:
         """The variant that the view of each relation shows, in its own stage."""
         return {name: self.shardings[stage].shown[name] for name, stage in self.home.items()}
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons against sharding a program that can be sharded."""
+        return tuple(doubt for sharding in self.shardings for doubt in sharding.doubts)
+
     def variants(self) -> Iterator[Variant]:
         """Yield the variants of all stages."""
         for sharding in self.shardings:
@@ -57,12 +67,12 @@ class Layout:
                 yield variant.relation
 
 
-def lay_out(program: p.Program, shards: int) -> Layout | NotSharded:
+def lay_out(program: p.Program, shards: int) -> ShardLayout | NotSharded:
     """Return how to compute a program in a number of shards, or why not."""
     why = refused(program)
     if why is not None:
         return why
-    found: tuple[float, Layout] | None = None
+    found: tuple[float, ShardLayout] | None = None
     for grid in grids(program, shards):
         cost, layout = _cheapest(program, grid)
         if found is None or cost < found[0]:
@@ -70,20 +80,19 @@ def lay_out(program: p.Program, shards: int) -> Layout | NotSharded:
     assert found is not None
     layout = found[1]
     if program.relations and set(layout.whole()) >= set(program.relations):
-        doubts = [doubt for sharding in layout.shardings for doubt in sharding.doubts]
         return NotSharded(
             "every shard would need all rows of all relations"
-            + "".join(f"; {doubt}" for doubt in doubts[:1])
+            + "".join(f"; {doubt}" for doubt in layout.doubts[:1])
         )
     return layout
 
 
-def layout_on(program: p.Program, grid: Grid) -> Layout:
+def layout_on(program: p.Program, grid: Grid) -> ShardLayout:
     """Return the cheapest layout on a grid, the same one each time for the same program."""
     return _cheapest(program, grid)[1]
 
 
-def _cheapest(program: p.Program, grid: Grid) -> tuple[float, Layout]:
+def _cheapest(program: p.Program, grid: Grid) -> tuple[float, ShardLayout]:
     split = Split(program, frozenset())
     best = laid_out(split, grid)
     assert best is not None
@@ -113,7 +122,7 @@ def steps(split: Split) -> Iterator[Split]:
     """Yield the program with one more cut or split."""
     program = split.program
     own = without_upserts(program)
-    read = {name for rule in own.rules for name in _read(rule)}
+    read = {need.relation for rule in own.rules for need in dependencies(rule.body)}
     for name in program.relations:
         if name in read and name in program.derived and name not in split.cuts:
             yield replace(split, cuts=split.cuts | {name})
@@ -121,14 +130,10 @@ def steps(split: Split) -> Iterator[Split]:
         yield replace(more, cuts=more.cuts | split.cuts)
 
 
-def _read(rule: p.Rule) -> Iterator[str]:
-    from tidelog.logic.stratify import dependencies
+def laid_out(split: Split, grid: Grid) -> tuple[float, ShardLayout] | None:
+    """Return the layout of a program that is cut at some relations, and its cost.
 
-    return (need.relation for need in dependencies(rule.body))
-
-
-def laid_out(split: Split, grid: Grid) -> tuple[float, Layout] | None:
-    """Return the layout of a program that is cut at some relations, and its cost, if there is one.
+    There is none if partial results would be the same in all shards.
     """
     stages = cut(split.program, split.cuts)
     number = max((rule.id for rule in split.program.rules), default=-1) + 1
@@ -136,22 +141,23 @@ def laid_out(split: Split, grid: Grid) -> tuple[float, Layout] | None:
     shardings: list[Sharding] = []
     exchanges: list[Exchange] = []
     for stage, program in enumerate(stages.programs):
+        received = program
         for exchange in stages.into(stage):
-            if shardings[exchange.source].shown[exchange.relation].is_scattered:
-                exchange = replace(exchange, is_counted=True)
-                program = counted(program, exchange, number)
+            scattered = shardings[exchange.source].shown[exchange.relation].is_scattered
+            exchanges.append(replace(exchange, is_counted=scattered))
+            if scattered:
+                received = counted(received, exchanges[-1], number)
                 number += 1
-            exchanges.append(exchange)
-        sharding = on_grid(program, grid)
+        sharding = on_grid(received, grid)
         if sharding is None:
             return None
-        programs.append(program)
+        programs.append(received)
         shardings.append(sharding)
-    layout = Layout(grid, tuple(programs), tuple(shardings), stages.home, tuple(exchanges))
+    layout = ShardLayout(grid, tuple(programs), tuple(shardings), stages.home, tuple(exchanges))
     return _cost(split.program, layout), layout
 
 
-def _cost(program: p.Program, layout: Layout) -> float:
+def _cost(program: p.Program, layout: ShardLayout) -> float:
     """Return the rows that all shards hold together, and what exchanges cost."""
     cost = _STAGE * len(layout.programs) + _EXCHANGE * len(layout.exchanges)
     sizes = _sizes(program)
@@ -168,7 +174,8 @@ def _sizes(program: p.Program) -> dict[str, float]:
         if is_hidden(name):
             continue
         reduces = any(isinstance(literal, p.Reduce) for literal in rule.body)
-        is_projection = len(rule.body) == 1 and "@groups" in name
+        is_projection = len(rule.body) == 1 and GROUPS in name
         few = reduces or is_projection or is_partial(name)
-        found[name] = min(found[name], _AGGREGATED if few else _DERIVED)
+        many = _JOINED if JOIN in name or GROUPS in name else _DERIVED
+        found[name] = min(found[name], _AGGREGATED if few else many)
     return found

@@ -38,3 +38,8 @@ def differently_held(before: Sharding, after: Sharding) -> Iterator[str]:
 def given_rows_would_move(name: str) -> UsageError:
     """Return the error for such a relation that has given rows."""
     return UsageError(f"the new program needs given rows of `{name}` in other shards{_HELP}")
+
+
+def rows_are_exchanged() -> UsageError:
+    """Return the error for a program, old or new, that has several stages."""
+    return UsageError(f"the shards exchange rows, and another program exchanges others{_HELP}")

@@ -54,7 +54,7 @@ def on_grid(program: Program, grid: Grid) -> Sharding | None:
 def grids(program: Program, shards: int) -> Iterator[Grid]:
     """Yield the grids of a number of shards that may suit a program."""
     yield Grid((shards,))
-    if not any(_is_cyclic(rule) for rule in program.rules):
+    if not any(is_cyclic(rule) for rule in program.rules):
         return
     for first in range(2, shards):
         if shards % first:
@@ -67,7 +67,7 @@ def grids(program: Program, shards: int) -> Iterator[Grid]:
                 yield Grid((first, second, rest // second))
 
 
-def _is_cyclic(rule: Rule) -> bool:
+def is_cyclic(rule: Rule) -> bool:
     """Return whether three or more atoms are joined without a common variable."""
     atoms = [set(atom.variables) - {None} for atom in ShardedRule(rule, 1).atoms if atom.locates]
     return len(atoms) > 2 and not set.intersection(*atoms)

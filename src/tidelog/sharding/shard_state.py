@@ -93,6 +93,8 @@ class ShardDone:
     """The numbers of inserted and deleted given rows of each relation."""
     bootstrapped: bool = False
     """Whether any layer was re-evaluated."""
+    is_new: bool = False
+    """Whether there was no state before. Then all rows are new, and `changes` is empty."""
 
 
 class _Journal(NoObserver):
@@ -143,7 +145,7 @@ class Shard:
         shard._watermarks.note_all_written()
         engine.observer = _Journal(shard._record)
         given = {name: (engine.given_count(name), 0) for name in engine.program.relations}
-        return shard, ShardDone(shard._ref, {}, given, bootstrapped=True)
+        return shard, ShardDone(shard._ref, {}, given, bootstrapped=True, is_new=True)
 
     @classmethod
     def open(cls, files: Files, identity: str, program: Program, ref: ShardRef) -> Shard:

@@ -24,8 +24,6 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from tidelog.logic.program import Program, Relation
-
 Partitioning = tuple[int | None, ...]
 SCATTERED: Final[Partitioning] = (-1,)
 """Each row is in the shards that derive it."""
@@ -139,29 +137,3 @@ class NotSharded:
     """Why a program cannot be sharded, or would not gain from it."""
 
     why: str
-
-
-def describe(program: Program, sharding: Sharding | NotSharded) -> list[str]:
-    """Say where the rows of each relation are, one line each, or why the program is not sharded."""
-    if isinstance(sharding, NotSharded):
-        return [f"not sharded: {sharding.why}"]
-    sides = " x ".join(map(str, sharding.grid.sides))
-    lines = [f"{sharding.grid.shards} shards" + (f" ({sides})" if "x" in sides else "")]
-    for name, relation in program.relations.items():
-        places = [_place(relation, variant) for variant in sharding.variants_of(name)]
-        lines.append(f"  {name}: {', and '.join(dict.fromkeys(places))}")
-    lines += [f"  note: {doubt}" for doubt in sharding.doubts]
-    return lines
-
-
-def _place(relation: Relation, variant: Variant) -> str:
-    if variant.is_whole:
-        return "whole in every shard"
-    if variant.is_scattered:
-        return "where it is derived, counted once"
-    return " x ".join(_sides(relation, variant))
-
-
-def _sides(relation: Relation, variant: Variant) -> Iterator[str]:
-    for column in variant.partitioning:
-        yield "all" if column is None else f"by {relation.columns[column].name}"

@@ -30,7 +30,8 @@ from tidelog.lang.diagnostics import Diagnostics
 from tidelog.logic import program as p
 from tidelog.logic.stratify import stratify
 from tidelog.logic.variables import literal_variables, term_variables, terms_of, typed_variables
-from tidelog.sharding.stages import is_partial, partial_name
+from tidelog.sharding.search import is_cyclic
+from tidelog.sharding.stages import GROUPS, JOIN, is_partial, partial_name
 from tidelog.values.types import Field, Kind, Type
 
 _AGAIN = {"sum": "sum", "count": "sum", "min": "min", "max": "max"}
@@ -65,8 +66,8 @@ def _joins(program: p.Program, rule: p.Rule) -> Iterator[Split]:
     """Yield a split for each set of joined atoms, but for that of all positive literals."""
     atoms = [i for i, literal in enumerate(rule.body) if _is_plain(literal)]
     reduces = any(isinstance(literal, p.Reduce) for literal in rule.body)
-    if len(atoms) > _MOST_ATOMS:
-        return
+    if len(atoms) > _MOST_ATOMS or is_cyclic(rule):
+        return  # two sides of a triangle are many more than triangles
     for size in range(2, len(atoms) + 1):
         for chosen in combinations(atoms, size):
             if (size < len(atoms) or reduces) and _are_joined([rule.body[i] for i in chosen]):
@@ -99,7 +100,7 @@ def _join(program: p.Program, rule: p.Rule, chosen: Collection[int]) -> Split:
     outside = [literal for i, literal in enumerate(rule.body) if i not in inside]
     body = tuple(rule.body[i] for i in inside)
     needed = _variables(outside) | set(term_variables(rule.head.args))
-    join, atom = _relation(program, rule, "@join", body, needed & bound)
+    join, atom = _relation(program, rule, JOIN, body, needed & bound)
     first = replace(rule, id=_next_id(program), head=atom, body=body)
     second = replace(rule, body=(atom, *outside))
     changed = _with(program, rule, [join], [first, second])
@@ -148,7 +149,7 @@ def _aggregates(program: p.Program, rule: p.Rule) -> Split | None:
     if any(isinstance(literal, p.Atom) for literal in outer):
         needed = {name for literal in reduces for name in literal.group} | _variables(later)
         needed |= set(term_variables(rule.head.args))
-        groups, atom = _relation(program, rule, "@groups", outer, needed & bound)
+        groups, atom = _relation(program, rule, GROUPS, outer, needed & bound)
         relations.append(groups)
         rules.append(replace(rule, id=number, head=atom, body=tuple(outer)))
         later.insert(0, atom)
@@ -212,8 +213,9 @@ def _outside(literal: p.Literal, group: frozenset[str]) -> p.Literal:
     """Return a literal of an aggregate's body outside it: local variables get other names."""
 
     def renamed(term: p.Term) -> p.Term:
-        is_local = isinstance(term, p.Var) and term.name not in group
-        return replace(term, name=f"$of {term.name}") if is_local else term
+        if isinstance(term, p.Var) and term.name not in group:
+            return replace(term, name=f"$of {term.name}")
+        return term
 
     match literal:
         case p.Atom(args=args):
@@ -236,7 +238,7 @@ def _relation(
     number = sum(name.startswith(rule.head.relation + ending) for name in program.relations)
     name = f"{rule.head.relation}{ending}{rule.id}_{number}"
     variables = [p.Var(found, type_) for found, type_ in types.items() if found in names]
-    columns = tuple(_field(f"c{i}", variable.type) for i, variable in enumerate(variables))
+    columns = tuple(_field(variable.name.lstrip("$"), variable.type) for variable in variables)
     return p.Relation(name, columns), p.Atom(name, tuple(variables), rule.span)
 
 
@@ -245,9 +247,7 @@ def _with(
 ) -> p.Program:
     """Return the program with some rules in place of one, which keep its place."""
     added = {**program.relations, **{relation.name: relation for relation in relations}}
-    kept = tuple(
-        new for old in program.rules for new in (rules if old.id == rule.id else [old])
-    )
+    kept = tuple(new for old in program.rules for new in (rules if old.id == rule.id else [old]))
     return replace(
         program, relations=added, rules=kept, strata=stratify(added, kept, Diagnostics())
     )

@@ -28,12 +28,24 @@ from tidelog.values.types import NUMBER, Field
 
 _SENT = "@sent"
 _PARTIAL = "@part"
+JOIN, GROUPS = "@join", "@groups"
+_MADE = {_PARTIAL: "partial results", JOIN: "join", GROUPS: "groups"}
 _SHARD = p.Var("$sent by", NUMBER)
 
 
 def is_partial(relation: str) -> bool:
     """Return whether a relation has partial results of an aggregate, others in each shard."""
     return _PARTIAL in relation and not relation.endswith(_SENT)
+
+
+def shown_name(relation: str) -> str:
+    """Return the name of a relation, which splitting may have made, for people."""
+    for ending, what in _MADE.items():
+        name, found, _ = relation.partition(ending)
+        if found:
+            received = ", as received" if relation.endswith(_SENT) else ""
+            return f"{what} of {name}{received}"
+    return f"{relation.removesuffix(_SENT)}, as received" if relation.endswith(_SENT) else relation
 
 
 def partial_name(relation: str, rule: int, aggregate: int) -> str:

@@ -20,8 +20,8 @@ from tidelog.engine.protocol import NetChange
 from tidelog.io.conversion import rows_of
 from tidelog.io.tabular import to_arrow
 from tidelog.logic.program import Program
+from tidelog.sharding.cells import Cells
 from tidelog.sharding.manifest import Committed
-from tidelog.sharding.sharding import Sharding
 from tidelog.values.types import Row
 
 
@@ -31,11 +31,11 @@ class ShardViews:
     def __init__(
         self,
         program: Program,
-        sharding: Sharding,
+        cells: Cells,
         folder: Path,
         parts: Callable[[str], list[pa.Table]],
     ) -> None:
-        self._program, self._sharding = program, sharding
+        self._program, self._cells = program, cells
         self._folder, self._parts = folder, parts
         self._copies: dict[str, Counter[Row]] = {}
 
@@ -48,7 +48,7 @@ class ShardViews:
     def table(self, view: str, parts: list[pa.Table]) -> pa.Table:
         """Return the rows of a view as one table."""
         relation = self._program.relations[view]
-        if parts and relation.columns and not self._sharding.shown[view].is_scattered:
+        if parts and relation.columns and not self._cells.is_scattered(view):
             return pa.concat_tables(parts)
         rows = set(self.values(view, parts))
         return to_arrow(sorted(rows, key=str), relation, self._program.records)
@@ -71,7 +71,7 @@ class ShardViews:
             for file in epoch.views.get(view, ()):
                 self._count(found, view, file)
             signed.append(found)
-        scattered = self._sharding.shown[view].is_scattered
+        scattered = self._cells.is_scattered(view)
         copies: dict[Row, int] = {}
         if scattered:
             now = self._copies_of(view)

@@ -29,9 +29,9 @@ from tidelog.io.offsets import CommittedOffsets, RowCounts
 from tidelog.io.tabular import CheckedRows, arrow_schema
 from tidelog.logic.program import Program
 from tidelog.sharding.key_relations import Upsert
+from tidelog.sharding.layout import ShardLayout
 from tidelog.sharding.manifest import Committed, Epochs
 from tidelog.sharding.shard_state import ShardRef
-from tidelog.sharding.sharding import Sharding
 from tidelog.sharding.views import ShardViews
 from tidelog.spark.envelopes import Shape
 from tidelog.spark.epoch_changes import (
@@ -50,16 +50,17 @@ from tidelog.spark.scattered import ScatteredChanges
 from tidelog.spark.shard_epoch import (
     EpochWork,
     Tables,
+    checked_answers,
     error_in_this_process,
     in_this_process,
 )
 from tidelog.spark.shard_frames import change_in_files, view_frame
-from tidelog.spark.shard_job import BySpark, Runner, checked_answers, here
+from tidelog.spark.shard_job import BySpark, Runner, here
 from tidelog.spark.shard_migration import migrated_shards
 from tidelog.spark.shard_routing import AT, SIGN, SourceCheck, routed_table
 from tidelog.spark.shard_rule_errors import FAILING, ROUNDS
 from tidelog.spark.shard_staging import can_be_staged, remove_staged
-from tidelog.spark.shard_task import Work, forget, router_of
+from tidelog.spark.shard_task import Work, cells_of, forget
 from tidelog.spark.view_changes import ViewChange, change_of
 from tidelog.values.types import Row
 
@@ -112,12 +113,13 @@ class ShardedPlacement(CommittedOffsets):
             self._identity = self._last.identity
             self._committed = self._epochs.read_offsets(self._last)
         self._sides = tuple(sides) if self._last is None else self._last.sides
-        self._program, self._router = router_of(program.text, program.name, self._sides)
+        self._cells = cells_of(program.text, program.name, self._sides)
+        self._program = self._cells.program
         self._sent = next(filter(self._can_be_sent, taken), "")
-        self._views = ShardViews(self._program, self.sharding, self._folder, self._parts)
+        self._views = ShardViews(self._program, self._cells, self._folder, self._parts)
         self._scattered = ScatteredChanges(self._folder)
         if self._last is None:
-            self._epochs.make_folders(self.sharding.grid.shards)
+            self._epochs.make_folders(self._cells.count)
         else:
             if migrates and not self._has_same_program(self._last):
                 self._migrate(self._last)
@@ -157,17 +159,23 @@ class ShardedPlacement(CommittedOffsets):
     def _can_be_sent(self, view: str) -> bool:
         """Return whether Spark can write the changes of a view in the job of an epoch."""
         schema = arrow_schema(self._program.relations[view], self._program.records)
-        return can_be_staged(schema) and not self.sharding.shown[view].is_scattered
+        is_last = self.layout.home[view] == self._cells.stages - 1
+        return can_be_staged(schema) and is_last and not self._cells.is_scattered(view)
 
     @property
     def _plan(self) -> tuple[str, ...]:
-        sharding = self.sharding
-        return tuple(sorted(f"{v.name} as {sharding.name_of(v)}" for v in sharding.variants))
+        return tuple(
+            sorted(
+                f"{'stage ' + str(stage) + ': ' if stage else ''}{v.name} as {sharding.name_of(v)}"
+                for stage, sharding in enumerate(self.layout.shardings)
+                for v in sharding.variants
+            )
+        )
 
     @property
-    def sharding(self) -> Sharding:
-        """Which rows each shard has."""
-        return self._router.sharding
+    def layout(self) -> ShardLayout:
+        """Which rows each shard has, stage by stage."""
+        return self._cells.layout
 
     def start(self, spark: Any) -> None:
         """Let Spark do the work from now on."""
@@ -184,13 +192,13 @@ class ShardedPlacement(CommittedOffsets):
     def apply(self, changes: EpochChanges) -> Applied:
         """Commit an epoch with rows that are in this process, without Spark."""
         work, tables = self._routed(changes)
-        answers = in_this_process(work, tables, self.sharding.grid.shards)
+        answers = in_this_process(work, tables)
         return self._commit_answers(work.epoch, answers, changes)
 
     def probe(self, changes: EpochChanges) -> DataError | None:
         """Compute such an epoch and undo it; return the error of a rule, if there is one."""
         work, tables = self._routed(changes)
-        return error_in_this_process(work, tables, self.sharding.grid.shards)
+        return error_in_this_process(work, tables)
 
     def _routed(self, changes: EpochChanges) -> tuple[EpochWork, Tables]:
         """Return an epoch, and the rows for each shard, by number of the source."""
@@ -208,7 +216,7 @@ class ShardedPlacement(CommittedOffsets):
                 table = table.append_column(SIGN, pa.array(came.inserted))
                 if came.at is not None:
                     table = table.append_column(AT, pa.array(came.at))
-                tables[number] = [(i, table) for i in range(self.sharding.grid.shards)]
+                tables[number] = [(i, table) for i in range(self._cells.shards)]
                 continue
             checks.append(
                 SourceCheck(number, name, name, "changes", Shape(()), ConversionOptions())
@@ -221,7 +229,9 @@ class ShardedPlacement(CommittedOffsets):
                     signs = pa.array([sign] * len(rows), pa.bool_())
                     parts.append(table.append_column(SIGN, signs))
             tables[number] = [
-                routed for table in parts for routed in routed_table(self._router, name, table)
+                routed
+                for table in parts
+                for routed in routed_table(self._cells.router_of(name), name, table)
             ]
         return self._epoch_work(tuple(checks)), tables
 
@@ -326,23 +336,25 @@ class ShardedPlacement(CommittedOffsets):
     ) -> Applied:
         """Commit what the shards have written."""
         last = self._last
-        shards: dict[int, ShardRef] = {}
+        cells: dict[int, ShardRef] = {}
         views: dict[str, list[str]] = {}
         view_rows: dict[str, int] = {}
         inserted = deleted = 0
         bootstrapped = False
         for shard, head in checked_answers(answers):
-            shards[shard] = ShardRef.from_data(head["ref"])
+            for stage, ref in enumerate(head["refs"]):
+                cells[self._cells.cell(stage, shard)] = ShardRef.from_data(ref)
             inserted += head["given"][0]
             deleted += head["given"][1]
             bootstrapped |= head["bootstrapped"]
             for view, (file, rows_changed) in head["views"].items():
                 views.setdefault(view, []).append(file)
                 view_rows[view] = view_rows.get(view, 0) + rows_changed
-        missing = set(range(self.sharding.grid.shards)) - shards.keys()
+        missing = set(range(self._cells.count)) - cells.keys()
         if missing:
-            raise StateError(f"Spark returned no result for shard {min(missing)}")
-        self._commit(epoch, tuple(shards[i] for i in sorted(shards)), changes, views, view_rows)
+            shard = min(missing) % self._cells.shards
+            raise StateError(f"Spark returned no result for shard {shard}")
+        self._commit(epoch, tuple(cells[i] for i in sorted(cells)), changes, views, view_rows)
         if last is not None:
             for number, (old, new) in enumerate(zip(last.shards, self._sure.shards, strict=True)):
                 if old.snapshot != new.snapshot:
@@ -421,7 +433,7 @@ class ShardedPlacement(CommittedOffsets):
         if not relation.columns:
             return spark.range(self.size(view)).select()
         frame = view_frame(spark, self._work(view=view), arrow_schema(relation, records))
-        if self.sharding.shown[view].is_scattered:
+        if self._cells.is_scattered(view):
             frame = frame.distinct()
         return frame.repartition(1) if together else frame
 
@@ -429,7 +441,7 @@ class ShardedPlacement(CommittedOffsets):
         """Return how many rows a view has."""
         if self._last is None:
             return 0
-        if self.sharding.shown[view].is_scattered:
+        if self._cells.is_scattered(view):
             if self._spark is None or not self._program.relations[view].columns:
                 return len(self.rows(view))
             return int(self.frame(self._spark, view).count())
@@ -481,7 +493,7 @@ class ShardedPlacement(CommittedOffsets):
         """
         relation, records = self._program.relations[view], self._program.records
         schema = arrow_schema(relation, records)
-        if self.sharding.shown[view].is_scattered:
+        if self._cells.is_scattered(view):
             if not relation.columns:  # it has one row at most
                 for number, change in self.changes(view, since):
                     yield change_of(spark, number, change)

@@ -13,9 +13,9 @@ from tidelog.errors import UsageError
 from tidelog.io.atomic import read_json, replace_text
 from tidelog.logic.program import Literal, Program, Reduce
 from tidelog.logic.variables import user_functions
+from tidelog.sharding.layout import ShardLayout, lay_out
 from tidelog.sharding.manifest import Epochs
-from tidelog.sharding.search import shard
-from tidelog.sharding.sharding import NotSharded, Sharding
+from tidelog.sharding.sharding import NotSharded
 from tidelog.spark.declared import PLACEMENTS, Source, one_of
 from tidelog.spark.listing import is_local, list_files
 from tidelog.spark.placement_driver import DriverPlacement
@@ -78,7 +78,7 @@ def choose(
         return Chosen("driver", state / "database")
     count = shards or cores()
     if placement == "sharded":
-        made = sharding_of(program, count)
+        made = layout_of(program, count)
         if isinstance(made, NotSharded):
             raise UsageError(
                 f"{program.name} cannot be sharded: {made.why}"
@@ -114,7 +114,7 @@ def _automatic(
     )
     if shards is None and (size < LARGE or count < 2):
         return driver
-    made = sharding_of(program, count)
+    made = layout_of(program, count)
     if isinstance(made, NotSharded) or made.doubts:
         why = made.why if isinstance(made, NotSharded) else made.doubts[0]
         return Chosen("driver", state / "database", why=f"not sharded: {why}")
@@ -122,7 +122,7 @@ def _automatic(
     return Chosen("sharded", state / "sharded", made.grid.sides, why)
 
 
-def sharding_of(program: Program, shards: int) -> Sharding | NotSharded:
+def layout_of(program: Program, shards: int) -> ShardLayout | NotSharded:
     """Return how a program is sharded on Spark, or why it is not."""
     for rule in program.rules:
         for literal in _reduces(rule.body):
@@ -136,7 +136,7 @@ def sharding_of(program: Program, shards: int) -> Sharding | NotSharded:
             f"the function `{name}` is registered in this process, and Spark's workers do not"
             " know it"
         )
-    return shard(program, shards)
+    return lay_out(program, shards)
 
 
 def _reduces(body: tuple[Literal, ...]) -> Iterator[Reduce]:

@@ -23,7 +23,7 @@ from tidelog.spark.pipeline import Pipeline
 from tidelog.spark.pipeline_file import PipelineFile
 from tidelog.spark.placement_driver import DriverPlacement, with_offsets
 from tidelog.spark.placement_sharded import ShardedPlacement
-from tidelog.spark.placements import Chosen, Placement, cores, existing, point_to, sharding_of
+from tidelog.spark.placements import Chosen, Placement, cores, existing, layout_of, point_to
 from tidelog.spark.shard_task import forget
 from tidelog.spark.state_folder import locked
 
@@ -94,7 +94,7 @@ def _target(program: Program, state: Path, placement: str, shards: int | None) -
         return Chosen("driver", state / f"database-{token}")
     if placement != "sharded":
         raise UsageError(f"a state can be moved to `driver` or `sharded`, not to `{placement}`")
-    made = sharding_of(program, shards or cores())
+    made = layout_of(program, shards or cores())
     if isinstance(made, NotSharded):
         raise UsageError(f"{program.name} cannot be sharded: {made.why}")
     return Chosen("sharded", state / f"sharded-{token}", made.grid.sides)
@@ -114,7 +114,7 @@ def opened(spec: PipelineFile, program: Program, there: Chosen) -> Placement:
 
 
 def _given(old: Placement, name: str) -> Given:
-    if isinstance(old, ShardedPlacement) and name not in old.sharding.shown:
+    if isinstance(old, ShardedPlacement) and name not in old.layout.home:
         return CheckedRows()
     return old.given(name)
 

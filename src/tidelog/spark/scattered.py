@@ -36,7 +36,7 @@ from tidelog.spark.frames import for_spark, frame_schema
 from tidelog.spark.jobs import settings
 from tidelog.spark.listing import spark_path
 from tidelog.spark.shard_frames import change_in_files
-from tidelog.spark.shard_task import Work, arrow_rows, count_of, router_of, shown_shard
+from tidelog.spark.shard_task import Work, arrow_rows, cells_of, count_of, shown_shard
 from tidelog.spark.table_sql import column
 from tidelog.spark.view_changes import EPOCH, OP, ViewChange
 from tidelog.spark.worker_process import begin_task
@@ -68,7 +68,7 @@ class PresentRows:
 
     def _present(self, number: int) -> pa.Table:
         work = self.work
-        program, _ = router_of(work.program, work.program_name, work.sides)
+        program = cells_of(work.program, work.program_name, work.sides).program
         relation = program.relations[work.view]
         schema = arrow_schema(relation, program.records)
         shard = shown_shard(work, number)

@@ -1,9 +1,12 @@
-"""Do an epoch in a shard: the second half of a sharded epoch, in Spark tasks.
+"""Do a stage of an epoch in a shard: what follows a shuffle of a sharded epoch, in Spark tasks.
 
-Partition i of the shuffle has everything for shard i (shard_routing.py). A task takes the shard
-from the memory of its process or from its files, applies the rows, writes files under unique names,
-and returns their names. The driver decides which of the files count. So a task may run twice, or
-fail at any point. Nothing but names, counts and errors returns to the driver.
+Partition i of the shuffle has everything for shard i (shard_routing.py). A task takes the cell of
+its stage and shard from the memory of its process or from its files, applies the rows, writes files
+under unique names, and returns their names. The driver decides which of the files count. So a task
+may run twice, or fail at any point. Nothing but names, counts and errors returns to the driver.
+
+The task of an earlier stage returns what the next shuffle brings to the stages that follow
+(shard_exchange.py).
 
 If a sink takes the changes of a view as Parquet files, the tasks return these changes as rows, and
 Spark writes them in the same job. The answers with names and counts are then files. Both are
@@ -18,30 +21,40 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog import errors
 from tidelog.engine.last_write_wins import last_write_wins
-from tidelog.errors import DataError, TidelogError
+from tidelog.errors import DataError, LimitError, StateError, TidelogError, UsageError
 from tidelog.io.columns import CheckedTable, is_columnar
 from tidelog.sharding.key_relations import Upsert, is_hidden
 from tidelog.sharding.sharding import Variant
 from tidelog.spark.bisection import RULE_ERRORS
+from tidelog.spark.shard_exchange import Arrived, arrived, rows_of_shuffle, sent_rows
 from tidelog.spark.shard_retention import ShardRetention
-from tidelog.spark.shard_routing import AT, KEY, SIGN, SourceCheck, in_order_of_keys
+from tidelog.spark.shard_routing import (
+    AT,
+    KEY,
+    SIGN,
+    Sent,
+    SourceCheck,
+    batch_of,
+    in_order_of_keys,
+)
 from tidelog.spark.shard_rule_errors import ShardSearch, write_failing
 from tidelog.spark.shard_task import (
     Work,
+    cells_of,
     changes_of_view,
     drop,
     keep,
     opened,
     program_of,
-    router_of,
     write_changes,
 )
 from tidelog.spark.upserting import key_ordinals, newest, other_rows, replace_in
@@ -52,6 +65,7 @@ if TYPE_CHECKING:
 
     from tidelog.engine.kernel import KernelEngine
     from tidelog.logic.program import Program
+    from tidelog.sharding.cells import Cells
     from tidelog.sharding.router import Router
     from tidelog.sharding.shard_state import Shard, ShardDone
     from tidelog.store.codec import Codec
@@ -62,21 +76,9 @@ Array = NDArray[np.int64]
 Pieces = list[tuple[Array, NDArray[np.bool_] | None]]
 
 
-@dataclass
-class Arrived:
-    """What the shuffle has brought to a shard."""
-
-    tables: dict[int, list[pa.Table]] = field(default_factory=dict)
-    """Accepted rows by number of the source."""
-    received: dict[str, int] = field(default_factory=dict)
-    bad: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    newest: dict[int, int] = field(default_factory=dict)
-    """The newest time of sources that forget old rows, by number of the source."""
-
-
 @dataclass(frozen=True)
 class EpochWork:
-    """An epoch, for all shards."""
+    """A stage of an epoch, for all shards."""
 
     state: Work
     epoch: int
@@ -92,11 +94,13 @@ class EpochWork:
     """Relations, and files with their rows on which rules fail: these are left out."""
     sent: str = ""
     """The view whose changes the tasks return as rows, for Spark to write; empty if none."""
+    stage: int = 0
+    """The stage to do."""
     answers: str = ""
     """The folder for the answers of tasks that return such rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do the epoch in the shard of a partition."""
+        """Do a stage of the epoch in the shard of a partition."""
         import pyarrow as pa
         from pyspark import TaskContext
 
@@ -104,38 +108,39 @@ class EpochWork:
         context = TaskContext.get()
         assert context is not None
         shard = context.partitionId()
-        head, rows = done_in(self, shard, arrived(batches, self.checks))
+        came = arrived(rows_of_shuffle(batches), self.cells, self.checks, self.stage)
+        found = done_in(self, shard, came)
+        if self.stage < self.cells.stages - 1:
+            yield from (batch_of([row]) for row in found.sent)
+            return
         if self.sent:
-            write_answer(Path(self.answers), shard, head)
-            if rows is not None:
-                yield from rows.combine_chunks().to_batches(_ROWS_AT_ONCE)
+            write_answer(Path(self.answers), shard, found.answer)
+            if found.rows is not None:
+                yield from found.rows.combine_chunks().to_batches(_ROWS_AT_ONCE)
             return
         yield pa.RecordBatch.from_pydict(
             {
                 "shard": pa.array([shard], pa.int32()),
-                "head": pa.array([json.dumps(head)], pa.string()),
+                "head": pa.array([json.dumps(found.answer)], pa.string()),
             }
         )
 
+    @property
+    def cells(self) -> Cells:
+        """The cells of the program."""
+        return cells_of(self.state.program, self.state.program_name, self.state.sides)
 
-def arrived(batches: Iterator[pa.RecordBatch], checks: Sequence[SourceCheck]) -> Arrived:
-    """Return what the rows of the shuffle say."""
-    import pyarrow as pa
 
-    found = Arrived()
-    for batch in batches:
-        numbers, received, bad, newest = (batch.column(i).to_pylist() for i in (1, 2, 3, 4))
-        for i, number in enumerate(numbers):
-            name = checks[number].name
-            found.received[name] = found.received.get(name, 0) + received[i]
-            if bad[i]:
-                found.bad.setdefault(name, []).extend(json.loads(bad[i]))
-            if newest[i] is not None:
-                found.newest[number] = max(newest[i], found.newest.get(number, newest[i]))
-            data = batch.column(5)[i].as_buffer()
-            if data is not None and data.size:
-                found.tables.setdefault(number, []).append(pa.ipc.open_stream(data).read_all())
-    return found
+@dataclass(frozen=True)
+class CellDone:
+    """What a cell has done in an epoch."""
+
+    answer: dict[str, Any]
+    """The answer of this stage and those before. It is an error if the epoch cannot be done."""
+    sent: Sequence[Sent] = ()
+    """What later stages receive."""
+    rows: pa.Table | None = None
+    """The changes of a view for Spark to write."""
 
 
 def write_answer(folder: Path, shard: int, head: Mapping[str, Any]) -> None:
@@ -155,41 +160,77 @@ def read_answers(folder: Path, shards: int) -> list[tuple[int, dict[str, Any]]]:
     ]
 
 
-def done_in(work: EpochWork, shard: int, came: Arrived) -> tuple[dict[str, Any], pa.Table | None]:
-    """Do the epoch in a shard; return the answer, and the rows that Spark is to write.
-
-    The answer is an error if the epoch cannot be done.
-    """
+def done_in(work: EpochWork, shard: int, came: Arrived) -> CellDone:
+    """Do a stage of the epoch in a shard."""
+    cell = work.cells.cell(work.stage, shard)
     try:
+        if came.is_done:
+            return _passed_on(work, shard, came, came.answer)
         return _done_in(work, shard, came)
     except TidelogError as error:
         # Returned and not raised: another attempt would fail in the same way.
-        drop((work.state.identity, shard))
-        return {"error": type(error).__name__, "message": str(error)}, None
+        drop((work.state.identity, cell))
+        found = {"error": type(error).__name__, "message": str(error), "stage": work.stage}
+        return _passed_on(work, shard, came, found)
     except BaseException:
-        drop((work.state.identity, shard))
+        drop((work.state.identity, cell))
         raise
 
 
-class _ShardInput:
-    """The rows of an epoch for a shard, on top of the state that they change."""
+def _passed_on(
+    work: EpochWork,
+    number: int,
+    came: Arrived,
+    answer: dict[str, Any],
+    done: tuple[Shard, ShardDone] | None = None,
+    rows: pa.Table | None = None,
+) -> CellDone:
+    cells = work.cells
+    if work.stage == cells.stages - 1:
+        return CellDone(answer, rows=rows)
+    sent = sent_rows(cells, work.checks, work.stage, number, came, answer, done)
+    return CellDone(answer, tuple(sent))
+
+
+class _CellInput:
+    """The rows of an epoch for a cell, on top of the state that they change."""
 
     def __init__(self, work: EpochWork, number: int, came: Arrived) -> None:
         from tidelog.engine.kernel import KernelEngine
 
-        state = work.state
-        self.program, self.router = router_of(state.program, state.program_name, state.sides)
-        self.own_program = program_of(state.program, state.program_name, state.sides, number)
-        self.retention = ShardRetention(work.checks, work.newest, came.newest)
-        self.shard = None if state.refs is None else opened(state, number)
+        state, cells, stage = work.state, work.cells, work.stage
+        self.cell = cells.cell(stage, number)
+        self.router = cells.routers[stage]
+        self.program = cells.layout.programs[stage]
+        self.own_program = program_of(state.program, state.program_name, state.sides, self.cell)
+        own = {
+            at: check
+            for at, check in enumerate(work.checks)
+            if cells.layout.home[check.relation] == stage
+        }
+        self.retention = ShardRetention(own, work.newest, came.newest)
+        self.shard = None if state.refs is None else opened(state, self.cell)
         """The shard; None if it has no state yet."""
         before = None if self.shard is None else self.shard.engine
         self.engine = KernelEngine.empty(self.own_program) if before is None else before
         codec = self.engine.state.codec
-        encoded = _encoded(came, work.checks, self.program, self.router, number, codec, before)
+        encoded = _encoded(
+            came, own, self._exchanged(work, came), self.program, self.router, number, codec, before
+        )
         stored = None if before is None else before.catalog.given.__getitem__
         self.changes = self.retention.apply(encoded, self.router, number, stored)
         """The inserted and deleted rows of each variant, as columns of ordinals."""
+
+    @staticmethod
+    def _exchanged(work: EpochWork, came: Arrived) -> dict[str, list[pa.Table]]:
+        """Return what earlier stages have sent, by name of the relation that receives it."""
+        exchanges = work.cells.layout.exchanges
+        first = len(work.checks)
+        return {
+            exchanges[at - first].received: tables
+            for at, tables in came.tables.items()
+            if at >= first
+        }
 
     @property
     def search(self) -> ShardSearch:
@@ -200,83 +241,85 @@ class _ShardInput:
             self.own_program,
         )  # fmt: skip
 
-    def applied(self, work: EpochWork, number: int) -> tuple[Shard, ShardDone]:
-        """Apply the rows, and write the files of the shard."""
+    def applied(self, work: EpochWork) -> tuple[Shard, ShardDone]:
+        """Apply the rows, and write the files of the cell."""
         from tidelog.durable.files import Files
         from tidelog.sharding.shard_state import Shard
 
         if self.shard is not None:
-            self.shard.watched = frozenset(work.watched)
+            exchanged = [exchange.relation for _, exchange in work.cells.sent_from(work.stage)]
+            self.shard.watched = frozenset([*work.watched, *exchanged])
             return self.shard, self.shard.apply(work.epoch, self.changes)
         self.engine.load_ordinals({name: new for name, (new, _) in self.changes.items()})
-        files = Files(Path(work.state.folder) / "shards" / str(number))
+        files = Files(Path(work.state.folder) / "shards" / str(self.cell))
         return Shard.create(files, work.state.identity, self.engine, work.epoch)
 
 
 def error_in(work: EpochWork, shard: int, came: Arrived) -> DataError | None:
-    """Compute the epoch in a shard, and undo it; return the error of a rule, if there is one."""
+    """Compute the only stage in a shard, and undo it; return the error of a rule, if any."""
     try:
-        return _ShardInput(work, shard, came).search.whole()
+        return _CellInput(work, shard, came).search.whole()
     finally:
-        drop((work.state.identity, shard))
+        drop((work.state.identity, work.cells.cell(work.stage, shard)))
 
 
-def _done_in(work: EpochWork, number: int, came: Arrived) -> tuple[dict[str, Any], pa.Table | None]:
-    state = work.state
-    epoch = _ShardInput(work, number, came)
+def _done_in(work: EpochWork, number: int, came: Arrived) -> CellDone:
+    state, cells = work.state, work.cells
+    home = cells.layout.home
+    epoch = _CellInput(work, number, came)
     try:
-        shard, done = epoch.applied(work, number)
+        shard, done = epoch.applied(work)
     except RULE_ERRORS as error:
-        if not work.finds_failing:
+        # Later stages have no rows of sources that could be left out.
+        if not work.finds_failing or work.stage:
             raise
         found = epoch.search.find(error)
-        drop((state.identity, number))
+        drop((state.identity, epoch.cell))
         folder = Path(state.folder)
         failing = write_failing(folder, work.epoch, number, epoch.program, found)
-        return {"failing": failing}, None
-    router, retention = epoch.router, epoch.retention
-    counting = router.sharding.grid.counts
-    keep(state, number, shard)
-    given = [0, 0]
-    for name, variant in router.sharding.shown.items():
-        if is_hidden(name):
-            continue
-        if name in done.given and counting(variant.partitioning, number):
-            inserted, deleted = done.given[name]
+        return _passed_on(work, number, came, {"failing": failing})
+    keep(state, epoch.cell, shard)
+    given = list(came.answer.get("given", (0, 0)))
+    for name, (inserted, deleted) in done.given.items():
+        own = home.get(name) == work.stage and not is_hidden(name)
+        if own and cells.is_shown_in(name, number):
             given = [given[0] + inserted, given[1] + deleted]
-    answer: dict[str, Any] = {
-        "ref": done.ref.as_data(),
-        "given": given,
-        "bootstrapped": done.bootstrapped,
-        "views": {},
-        "received": came.received,
-        "bad": {name: len(rows) for name, rows in came.bad.items()},
-        "newest": retention.newest,
-        "late": retention.late,
-    }
-    sent = None
+    views: dict[str, Any] = dict(came.answer.get("views", {}))
+    rows = None
     for name in work.watched:
-        variant = router.sharding.shown[name]
-        if name in done.changes and counting(variant.partitioning, number):
+        own = home[name] == work.stage and name in done.changes
+        if own and cells.is_shown_in(name, number):
             table = changes_of_view(work.epoch, shard, name, done)
             if name == work.sent:
-                sent = table
-                answer["views"][name] = "", table.num_rows  # the driver will know the file
+                rows = table
+                views[name] = "", table.num_rows  # the driver will know the file
             else:
                 file = write_changes(state, work.epoch, number, table)
-                answer["views"][name] = file, table.num_rows
+                views[name] = file, table.num_rows
     if came.bad:
         from tidelog.spark.checking import BadRow
         from tidelog.spark.quarantine import Quarantine
 
         bad = {name: [BadRow(**row) for row in rows] for name, rows in came.bad.items()}
-        Quarantine(Path(work.quarantine)).write_part(work.epoch, number, bad)
-    return answer, sent
+        Quarantine(Path(work.quarantine)).write_part(work.epoch, epoch.cell, bad)
+    before = came.answer
+    answer = {
+        "refs": [*before.get("refs", ()), done.ref.as_data()],
+        "given": given,
+        "bootstrapped": before.get("bootstrapped", False) or done.bootstrapped,
+        "views": views,
+        "received": {**before.get("received", {}), **came.received},
+        "bad": {**before.get("bad", {}), **{name: len(bad) for name, bad in came.bad.items()}},
+        "newest": {**before.get("newest", {}), **epoch.retention.newest},
+        "late": {**before.get("late", {}), **epoch.retention.late},
+    }
+    return _passed_on(work, number, came, answer, (shard, done), rows)
 
 
 def _encoded(
     came: Arrived,
-    checks: Sequence[SourceCheck],
+    checks: Mapping[int, SourceCheck],
+    exchanged: Mapping[str, Sequence[pa.Table]],
     program: Program,
     router: Router,
     number: int,
@@ -285,11 +328,22 @@ def _encoded(
 ) -> dict[str, tuple[Array, Array]]:
     """Return the inserted and deleted rows of each variant, as columns of ordinals.
 
-    `engine` has the state before the epoch; None if there is none yet.
+    `exchanged` has the net changes that earlier stages have sent. `engine` has the state before the
+    epoch; None if there is none yet.
     """
-    pieces = _pieces(came, checks, program, router, number, codec)
+    import pyarrow as pa
+
+    arrived = [
+        (checks[source].relation, in_order_of_keys(came.tables[source]))
+        for source in sorted(came.tables.keys() & checks.keys())
+        if not checks[source].shape.keys
+    ]
+    arrived += [(name, pa.concat_tables(tables)) for name, tables in exchanged.items()]
+    pieces = _pieces(arrived, program, router, number, codec)
     encoded = {name: last_write_wins(found) for name, found in pieces.items()}
-    snapshots = {check.relation for check in checks if check.mode == "snapshot" and not check.drift}
+    snapshots = {
+        check.relation for check in checks.values() if check.mode == "snapshot" and not check.drift
+    }
     sharding = router.sharding
     for relation in snapshots if engine is not None else ():  # the only source of its relation
         assert engine is not None
@@ -299,7 +353,7 @@ def _encoded(
             before = given.ordinals(given.rows())
             now = encoded[name][0] if name in encoded else before[:, :0]
             encoded[name] = _difference(before, now)
-    tables = {n: came.tables[n] for n in came.tables if checks[n].shape.keys}
+    tables = {n: came.tables[n] for n in came.tables if n in checks and checks[n].shape.keys}
     upserts = _Upserts(program, router, number, codec, engine)
     return encoded | upserts.changes(tables, checks)
 
@@ -319,7 +373,7 @@ class _Upserts:
         self._codec, self._engine = codec, engine
 
     def changes(
-        self, tables: Mapping[int, Sequence[pa.Table]], checks: Sequence[SourceCheck]
+        self, tables: Mapping[int, Sequence[pa.Table]], checks: Mapping[int, SourceCheck]
     ) -> dict[str, tuple[Array, Array]]:
         """Return the inserted and deleted rows of each relation; `tables` has the sources' rows."""
         import pyarrow as pa
@@ -328,7 +382,7 @@ class _Upserts:
         for source in sorted(tables):
             ordered = in_order_of_keys(tables[source])
             by_relation.setdefault(checks[source].relation, []).append(ordered)
-        shapes = {check.relation: check.shape for check in checks}
+        shapes = {check.relation: check.shape for check in checks.values()}
         found: dict[str, tuple[Array, Array]] = {}
         for name, parts in by_relation.items():
             shape = shapes[name]
@@ -379,8 +433,7 @@ def _difference(before: Array, now: Array) -> tuple[Array, Array]:
 
 
 def _pieces(
-    came: Arrived,
-    checks: Sequence[SourceCheck],
+    arrived: Sequence[tuple[str, pa.Table]],
     program: Program,
     router: Router,
     number: int,
@@ -388,12 +441,8 @@ def _pieces(
 ) -> dict[str, Pieces]:
     """Return the rows of each variant, in the order in which they apply."""
     found: dict[str, Pieces] = {}
-    for source in sorted(came.tables):
-        if checks[source].shape.keys:
-            continue
-        table = in_order_of_keys(came.tables[source])
+    for relation, table in arrived:
         signs = _signs(table) if SIGN in table.column_names else None
-        relation = checks[source].relation
         rows = _own_columns(table)
         ordinals = _ordinals(rows, program, relation, codec)
         for variant in router.sharding.variants_of(relation):
@@ -432,23 +481,58 @@ Tables = Mapping[int, Sequence[tuple[int, "pa.Table"]]]
 """Rows by number of the source: shards, and what each of them needs."""
 
 
-def in_this_process(
-    work: EpochWork, tables: Tables, shards: int
-) -> list[tuple[int, dict[str, Any]]]:
-    """Do the epoch in all shards, one after the other."""
-    return [(shard, done_in(work, shard, _came(tables, shard))[0]) for shard in range(shards)]
+def in_this_process(work: EpochWork, tables: Tables) -> list[tuple[int, dict[str, Any]]]:
+    """Do the epoch in all cells, one after the other."""
+    cells = work.cells
+    sent: list[list[Sent]] = [[] for _ in range(cells.shards)]
+    answers: list[tuple[int, dict[str, Any]]] = []
+    for stage in range(cells.stages):
+        part = replace(work, stage=stage)
+        done = [
+            done_in(part, shard, _came(part, tables, sent[shard], shard))
+            for shard in range(cells.shards)
+        ]
+        answers = [(shard, found.answer) for shard, found in enumerate(done)]
+        sent = [[] for _ in range(cells.shards)]
+        for row in (row for found in done for row in found.sent):
+            sent[row[0]].append(row)
+    return answers
 
 
-def error_in_this_process(work: EpochWork, tables: Tables, shards: int) -> DataError | None:
+def error_in_this_process(work: EpochWork, tables: Tables) -> DataError | None:
     """Compute the epoch in all shards, and undo it; return the first error of a rule, if any."""
-    errors = (error_in(work, shard, _came(tables, shard)) for shard in range(shards))
-    return next((error for error in errors if error is not None), None)
+    cells = work.cells
+    if cells.stages == 1:
+        found = (error_in(work, i, _came(work, tables, (), i)) for i in range(cells.shards))
+        return next((error for error in found if error is not None), None)
+    try:
+        # The files that are written are not named by any epoch.
+        checked_answers(in_this_process(work, tables))
+    except RULE_ERRORS as error:
+        return error
+    finally:
+        for cell in range(cells.count):
+            drop((work.state.identity, cell))
+    return None
 
 
-def _came(tables: Tables, shard: int) -> Arrived:
-    found = Arrived()
+def _came(work: EpochWork, tables: Tables, sent: Sequence[Sent], shard: int) -> Arrived:
+    found = arrived(sent, work.cells, work.checks, work.stage)
     for source, parts in tables.items():
         own = [table for number, table in parts if number == shard]
-        if own:
+        if own and work.cells.layout.home[work.checks[source].relation] == work.stage:
             found.tables[source] = own
     return found
+
+
+def checked_answers(
+    answers: Sequence[tuple[int, dict[str, Any]]],
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the answers; raise the error that a cell has reported, the first by its stage."""
+    failed = [head for _, head in answers if "error" in head]
+    if failed:
+        head = min(failed, key=lambda head: int(head.get("stage", 0)))
+        kind = getattr(errors, head["error"])
+        bases = (DataError, LimitError, StateError, UsageError)
+        raise next(base for base in bases if issubclass(kind, base))(head["message"])
+    return list(answers)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tidelog import errors
-from tidelog.errors import DataError, LimitError, StateError, UsageError
+from tidelog.errors import DataError
 from tidelog.io.tabular import arrow_schema
+from tidelog.sharding.cells import Cells
 from tidelog.spark import (
     shard_epoch,
     shard_processes,
@@ -25,11 +25,11 @@ from tidelog.spark.epoch_input import EpochInput
 from tidelog.spark.frames import frame_schema
 from tidelog.spark.jobs import reason, settings
 from tidelog.spark.retries import outage
-from tidelog.spark.shard_epoch import EpochWork
+from tidelog.spark.shard_epoch import EpochWork, checked_answers
 from tidelog.spark.shard_processes import by_shard, of_shards
 from tidelog.spark.shard_routing import RouteRows
 from tidelog.spark.shard_staging import Staged, without_nulls
-from tidelog.spark.shard_task import Work, count_of, router_of
+from tidelog.spark.shard_task import Work, cells_of, count_of
 from tidelog.spark.view_changes import changes_schema
 
 _SETTINGS = {
@@ -42,6 +42,7 @@ _SETTINGS = {
     **shard_processes.SETTINGS,
 }
 """Settings of the session during the job of an epoch."""
+_LARGEST_PLAN = 16
 ShardAnswer = tuple[int, dict[str, Any], bytes]
 """A part of a view from a shard: its number, a JSON object, and data."""
 Runner = Callable[[Work], list[ShardAnswer]]
@@ -87,16 +88,32 @@ class BySpark:
             )  # fmt: skip
             sent = frame.frame.mapInArrow(route, _parsed(shard_routing.SCHEMA))
             routed = sent.repartitionById(count, F.col("shard"))
+        cells = work.cells
+        for stage in range(cells.stages - 1):
+            # One more shuffle of the same job brings what a stage sends to the next one.
+            task = self.task(replace(work, stage=stage, sent=""))
+            sent = self._by_shard(routed, task, cells, _parsed(shard_routing.SCHEMA))
+            routed = sent.repartitionById(count, F.col("shard"))
+        work = replace(work, stage=cells.stages - 1)
         session = routed.sparkSession
         if work.sent:
             with self._set(session, {**_SETTINGS, **shard_staging.SETTINGS}, epoch):
                 return self._staged(routed, work, count)
         schema = _parsed(shard_epoch.SCHEMA)
-        applied = by_shard(self._spark, routed, self.task(work), count, schema)
+        applied = self._by_shard(routed, self.task(work), cells, schema)
         with self._set(session, _SETTINGS, epoch):
             table = _run(applied.toArrow, "an epoch")
         shards, heads = (table[name].to_pylist() for name in ("shard", "head"))
         return checked_answers(list(zip(shards, map(json.loads, heads), strict=True)))
+
+    def _by_shard(self, routed: Any, task: Any, cells: Cells, schema: Any) -> Any:
+        """Return what a task makes of each partition of a frame.
+
+        A plan with a part for each shard is as large as that number to the power of the stages.
+        """
+        if cells.shards**cells.stages > _LARGEST_PLAN:
+            return routed.mapInArrow(task, schema)
+        return by_shard(self._spark, routed, task, cells.shards, schema)
 
     @contextmanager
     def _set(self, session: Any, values: Mapping[str, str], epoch: EpochInput) -> Iterator[None]:
@@ -121,10 +138,11 @@ class BySpark:
         try:
             task = self.task(replace(work, answers=str(staged.answers)))
             state = work.state
-            program, _ = router_of(state.program, state.program_name, state.sides)
+            cells = cells_of(state.program, state.program_name, state.sides)
+            program = cells.program
             view = arrow_schema(program.relations[work.sent], program.records)
             schema = frame_schema(self._spark, without_nulls(changes_schema(view)))
-            applied = by_shard(self._spark, routed, task, count, schema)
+            applied = self._by_shard(routed, task, cells, schema)
             _run(lambda: staged.write(applied), "an epoch")
             answers = checked_answers(staged.read(count))
             staged.keep(work.epoch, work.sent, answers)
@@ -169,15 +187,3 @@ def _cause(error: Exception) -> str:
     """Return the essential line of a Spark error: that of the worker's error, if there is one."""
     lines = [line for line in str(error).splitlines() if re.match(r"[\w.]+(Error|Exit)\b", line)]
     return lines[0] if lines else reason(error)
-
-
-def checked_answers(
-    answers: Sequence[tuple[int, dict[str, Any]]],
-) -> list[tuple[int, dict[str, Any]]]:
-    """Return the answers; raise the error that a shard has reported."""
-    for _, head in answers:
-        if "error" in head:
-            kind = getattr(errors, head["error"])
-            bases = (DataError, LimitError, StateError, UsageError)
-            raise next(base for base in bases if issubclass(kind, base))(head["message"])
-    return list(answers)

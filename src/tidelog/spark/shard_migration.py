@@ -13,9 +13,14 @@ from typing import Any
 
 from tidelog.durable.files import Files
 from tidelog.sharding.manifest import Committed
-from tidelog.sharding.migration import check_migration, differently_held, given_rows_would_move
+from tidelog.sharding.migration import (
+    check_migration,
+    differently_held,
+    given_rows_would_move,
+    rows_are_exchanged,
+)
 from tidelog.sharding.shard_state import Shard
-from tidelog.spark.shard_task import Work, changes_of_view, program_of, router_of, write_changes
+from tidelog.spark.shard_task import Work, cells_of, changes_of_view, program_of, write_changes
 
 
 def migrated_shards(
@@ -25,10 +30,12 @@ def migrated_shards(
 
     `state` has the new program, and `last` the old one.
     """
-    old, of_old = router_of(last.program, last.program_name, last.sides)
-    new, of_new = router_of(state.program, state.program_name, state.sides)
-    before, after = of_old.sharding, of_new.sharding
-    check_migration(old, before, new, after)
+    old = cells_of(last.program, last.program_name, last.sides)
+    new = cells_of(state.program, state.program_name, state.sides)
+    if old.stages > 1 or new.stages > 1:
+        raise rows_are_exchanged()
+    (before,), (after,) = old.layout.shardings, new.layout.shardings
+    check_migration(old.program, before, new.program, after)
     epoch = last.epoch + 1
     for number, ref in enumerate(last.shards):
         files = Files(Path(state.folder) / "shards" / str(number))
@@ -49,7 +56,7 @@ def migrated_shards(
         yield (
             number,
             {
-                "ref": done.ref.as_data(),
+                "refs": [done.ref.as_data()],
                 "given": [0, 0],
                 "bootstrapped": done.bootstrapped,
                 "views": views,

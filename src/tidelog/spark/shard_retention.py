@@ -7,7 +7,7 @@ before it in the order of the column: O(log n), and what expires.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,19 +24,22 @@ Array = NDArray[np.int64]
 
 
 class ShardRetention:
-    """What sources retain, in one shard and one epoch."""
+    """What sources retain, in one cell and one epoch."""
 
     def __init__(
-        self, checks: Sequence[SourceCheck], before: Mapping[str, int], arrived: Mapping[int, int]
+        self,
+        checks: Mapping[int, SourceCheck],
+        before: Mapping[str, int],
+        arrived: Mapping[int, int],
     ) -> None:
         """`before` has the newest times by source, `arrived` those of the epoch by its number."""
-        self._checks = [check for check in checks if check.retained is not None]
+        self._checks = [check for check in checks.values() if check.retained is not None]
         self._before = before
         self.newest: dict[str, int] = {}
         """The newest time of each source, after the epoch."""
         self.late: dict[str, int] = {}
         """The rows that are too late, by source, each counted in one shard."""
-        for number, check in enumerate(checks):
+        for number, check in checks.items():
             found = [t for t in (before.get(check.name), arrived.get(number)) if t is not None]
             if check.retained is not None and found:
                 self.newest[check.name] = max(found)

@@ -22,7 +22,7 @@ from tidelog.io.conversion import ConversionOptions
 from tidelog.spark.envelopes import ORDERED, Shape
 from tidelog.spark.ordering import SourceFile, order_keys, sorted_places
 from tidelog.spark.retained_time import RetainedTime
-from tidelog.spark.shard_task import as_bytes, count_of, router_of
+from tidelog.spark.shard_task import as_bytes, cells_of, count_of
 from tidelog.spark.worker_process import begin_task
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ class RouteRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield what goes to each shard."""
-        import pyarrow as pa
         from pyspark import TaskContext
 
         from tidelog.spark.union import first_number, split, with_numbers
@@ -85,22 +84,28 @@ class RouteRows:
         context = TaskContext.get()
         assert context is not None
         number = first_number(context.partitionId())
-        kinds = {
-            "shard": pa.int32(), "source": pa.int32(), "received": pa.int64(),
-            "bad": pa.string(), "newest": pa.int64(), "data": pa.binary(),
-        }  # fmt: skip
         routing = _Routing(self)
         for found in _collected(batches):
             table = with_numbers(found, number) if self.is_ordered else found
             number += table.num_rows
             for tag, rows in split(table, self.columns).items():
-                parts = list(routing.parts(tag, rows))
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        name: pa.array([part[i] for part in parts], kind)
-                        for i, (name, kind) in enumerate(kinds.items())
-                    }
-                )
+                yield batch_of(list(routing.parts(tag, rows)))
+
+
+def batch_of(rows: Sequence[Sent]) -> pa.RecordBatch:
+    """Return rows of the shuffle as a batch."""
+    import pyarrow as pa
+
+    kinds = {
+        "shard": pa.int32(), "source": pa.int32(), "received": pa.int64(),
+        "bad": pa.string(), "newest": pa.int64(), "data": pa.binary(),
+    }  # fmt: skip
+    return pa.RecordBatch.from_pydict(
+        {
+            name: pa.array([row[i] for row in rows], kind)
+            for i, (name, kind) in enumerate(kinds.items())
+        }
+    )
 
 
 def _collected(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -122,7 +127,8 @@ def _collected(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 class _Routing:
     def __init__(self, task: RouteRows) -> None:
         self._task = task
-        self._program, self._router = router_of(task.program, task.program_name, task.sides)
+        self._cells = cells_of(task.program, task.program_name, task.sides)
+        self._program = self._cells.program
         self._checks = {check.tag: (i, check) for i, check in enumerate(task.checks)}
         self._checkers: dict[int, Checker] = {}
         self._shards = count_of(task.sides)
@@ -152,7 +158,9 @@ class _Routing:
             for shard in range(self._shards):
                 yield shard, number, 0, None, None, data
             return
-        for shard, part in routed_table(self._router, check.relation, table):
+        for shard, part in routed_table(
+            self._cells.router_of(check.relation), check.relation, table
+        ):
             yield shard, number, 0, None, None, as_bytes(part)
 
     def _checker(self, tag: int, check: SourceCheck) -> Checker:

@@ -1,8 +1,9 @@
 """The shards of a pipeline, in Spark's workers. Nothing here opens a session.
 
-A task takes one shard from the memory of its process or from its files. Spark assigns tasks to
-processes as it likes, so a process may have a shard as it was some epochs ago: then it reads the
-epochs that it lacks. Shards in memory save time, and nothing depends on them.
+A shard has a state for each stage of the program: a *cell* (sharding/cells.py). A task takes one
+cell from the memory of its process or from its files. Spark assigns tasks to processes as it likes,
+so a process may have a cell as it was some epochs ago: then it reads the epochs that it lacks.
+Cells in memory save time, and nothing depends on them.
 
 Epochs are in shard_routing.py and shard_epoch.py; here are the views.
 """
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidelog.logic.program import Program
-    from tidelog.sharding.router import Router
+    from tidelog.sharding.cells import Cells
     from tidelog.sharding.shard_state import Shard, ShardDone, ShardRef
 
 SCHEMA = "shard int, head string, data binary"
 _CHUNK = 1 << 16  # rows in one part of a view
-_MOST_KEPT = 16  # shards that a process keeps in memory
+_MOST_KEPT = 32  # cells that a process keeps in memory
 
 
 _kept: dict[tuple[str, int], Shard] = {}
@@ -45,7 +46,7 @@ class Work:
     program_name: str
     sides: tuple[int, ...]
     refs: tuple[ShardRef, ...] | None
-    """The files of the shards; None if there are none yet."""
+    """The files of the cells; None if there are none yet."""
     view: str = ""
     """The relation to read."""
     given: bool = False
@@ -80,11 +81,15 @@ def answers(work: Work, shard: int) -> Iterator[tuple[dict[str, Any], bytes]]:
                 yield {}, part
     except TidelogError as error:
         # Returned and not raised: another attempt would fail in the same way.
-        drop((work.identity, shard))
+        drop((work.identity, _cell(work, shard)))
         yield {"error": type(error).__name__, "message": str(error)}, b""
     except BaseException:
-        drop((work.identity, shard))
+        drop((work.identity, _cell(work, shard)))
         raise
+
+
+def _cell(work: Work, shard: int) -> int:
+    return cells_of(work.program, work.program_name, work.sides).cell_of(work.view, shard)
 
 
 def count_of(sides: Sequence[int]) -> int:
@@ -99,55 +104,55 @@ def count_of(sides: Sequence[int]) -> int:
 
 
 @lru_cache(maxsize=8)
-def router_of(text: str, name: str, sides: tuple[int, ...]) -> tuple[Program, Router]:
-    """Return the checked program and the router of its rows."""
+def cells_of(text: str, name: str, sides: tuple[int, ...]) -> Cells:
+    """Return the cells of a program."""
     from tidelog.logic.program import Program
-    from tidelog.sharding.router import Router
-    from tidelog.sharding.search import on_grid
+    from tidelog.sharding.cells import Cells
+    from tidelog.sharding.layout import layout_on
     from tidelog.sharding.sharding import Grid
 
     program = Program.parse(text, name)
-    return program, Router(program, on_grid(program, Grid(sides)))
+    return Cells(program, layout_on(program, Grid(sides)))
 
 
 @lru_cache(maxsize=64)
-def program_of(text: str, name: str, sides: tuple[int, ...], shard: int) -> Program:
-    """Return the program of a shard."""
-    return router_of(text, name, sides)[1].program_of(shard)
+def program_of(text: str, name: str, sides: tuple[int, ...], cell: int) -> Program:
+    """Return the program of a cell."""
+    return cells_of(text, name, sides).program_of(cell)
 
 
-def opened(work: Work, shard: int) -> Shard:
-    """Return a shard in the state that the work begins with."""
+def opened(work: Work, cell: int) -> Shard:
+    """Return a cell in the state that the work begins with."""
     from tidelog.durable.files import Files
     from tidelog.sharding.shard_state import Shard
 
     assert work.refs is not None
-    ref = work.refs[shard]
-    kept = _kept.pop((work.identity, shard), None)
+    ref = work.refs[cell]
+    kept = _kept.pop((work.identity, cell), None)
     if kept is not None:
         if kept.catch_up(ref):
             return kept
         GcFreeze.unfreeze()
-    files = Files(Path(work.folder) / "shards" / str(shard))
-    program = program_of(work.program, work.program_name, work.sides, shard)
+    files = Files(Path(work.folder) / "shards" / str(cell))
+    program = program_of(work.program, work.program_name, work.sides, cell)
     return Shard.open(files, work.identity, program, ref)
 
 
-def keep(work: Work, number: int, shard: Shard) -> None:
-    """Keep a shard in memory for the next job."""
+def keep(work: Work, cell: int, shard: Shard) -> None:
+    """Keep a cell in memory for the next job."""
     while len(_kept) >= _MOST_KEPT:
         drop(next(iter(_kept)))
-    _kept[work.identity, number] = shard
+    _kept[work.identity, cell] = shard
 
 
 def forget() -> None:
-    """Drop all shards in memory."""
+    """Drop all cells in memory."""
     _kept.clear()
     GcFreeze.unfreeze()
 
 
 def drop(key: tuple[str, int]) -> None:
-    """Drop a shard from memory, if it is there."""
+    """Drop a cell from memory, if it is there."""
     if _kept.pop(key, None) is not None:
         GcFreeze.unfreeze()
 
@@ -225,12 +230,12 @@ def view_tables(work: Work, number: int) -> Iterator[pa.Table]:
 
 def shown_shard(work: Work, number: int) -> Shard | None:
     """Return a shard in its state; None if the view takes no rows from it."""
-    _, router = router_of(work.program, work.program_name, work.sides)
-    variant = router.sharding.shown[work.view]
-    if not router.sharding.grid.counts(variant.partitioning, number):
+    cells = cells_of(work.program, work.program_name, work.sides)
+    if not cells.is_shown_in(work.view, number):
         return None
-    shard = opened(work, number)
-    keep(work, number, shard)
+    cell = cells.cell_of(work.view, number)
+    shard = opened(work, cell)
+    keep(work, cell, shard)
     return shard
 
 

@@ -33,9 +33,9 @@ from tidelog.spark.arrow_types import EPOCH, OP, spark_schema
 
 if TYPE_CHECKING:
     from tidelog.database.reader import DatabaseReader
+    from tidelog.sharding.cells import Cells
     from tidelog.sharding.manifest import Committed
     from tidelog.sharding.shard_state import Shard
-    from tidelog.sharding.sharding import Sharding
 
 _PART_ROWS = 1 << 18
 _MOST_PARTS = 64
@@ -247,14 +247,13 @@ class ShardedState(StoredState):
 
     def parts(self, view: str, epoch: int) -> list[ViewPart]:
         """Return a part for each shard that counts; one part for a scattered view."""
-        sharding = self._sharding(self._committed(epoch))
-        variant, grid = sharding.shown[view], sharding.grid
-        if variant.is_scattered:
+        cells = self._cells(self._committed(epoch))
+        if cells.is_scattered(view):
             return [self._part(view, epoch, number=_ALL)]
         return [
             self._part(view, epoch, number=shard)
-            for shard in range(grid.shards)
-            if grid.counts(variant.partitioning, shard)
+            for shard in range(cells.shards)
+            if cells.is_shown_in(view, shard)
         ]
 
     def change_parts(self, view: str, since: int, epoch: int) -> list[ViewPart]:
@@ -263,8 +262,7 @@ class ShardedState(StoredState):
         if not files:
             return []
         one = self._part(view, epoch, since=since, number=_ALL)
-        sharding = self._sharding(self._committed(epoch))
-        if sharding.shown[view].is_scattered:
+        if self._cells(self._committed(epoch)).is_scattered(view):
             return [one]
         if sum(os.path.getsize(os.path.join(self.folder, file)) for file in files) < _SMALL:
             return [one]
@@ -283,12 +281,13 @@ class ShardedState(StoredState):
             yield self._distinct(part.view, self._everywhere(part.view, part.epoch))
 
     def _rows(self, committed: Committed, view: str, number: int) -> Iterator[pa.Table]:
-        for batch in self._shard(committed, number).engine.reader(view).batches():
+        cell = self._cells(committed).cell_of(view, number)
+        for batch in self._shard(committed, cell).engine.reader(view).batches():
             yield pa.Table.from_batches([batch])
 
     def _everywhere(self, view: str, epoch: int) -> list[pa.Table]:
         committed = self._committed(epoch)
-        shards = range(len(committed.shards))
+        shards = range(self._cells(committed).shards)
         return [table for number in shards for table in self._rows(committed, view, number)]
 
     def _distinct(self, view: str, tables: Sequence[pa.Table]) -> pa.Table:
@@ -323,9 +322,9 @@ class ShardedState(StoredState):
 
         last = self.last_epoch()
         epochs = self._after(part.view, since, last)
-        sharding = self._sharding(epochs[-1])
+        cells = self._cells(epochs[-1])
         views = ShardViews(
-            self.program, sharding, Path(self.folder), lambda v: self._everywhere(v, last)
+            self.program, cells, Path(self.folder), lambda v: self._everywhere(v, last)
         )
         relation, records = self.relation(part.view), self.program.records
         for epoch, net in views.net(part.view, epochs):
@@ -335,7 +334,7 @@ class ShardedState(StoredState):
                 yield signed(to_arrow(rows, relation, records), op, epoch)
 
     def _is_scattered(self, part: ViewPart) -> bool:
-        return self._sharding(self._committed(part.epoch)).shown[part.view].is_scattered
+        return self._cells(self._committed(part.epoch)).is_scattered(part.view)
 
     def _after(self, view: str, since: int, epoch: int) -> list[Committed]:
         kept = set(self._epochs.numbers())
@@ -358,16 +357,14 @@ class ShardedState(StoredState):
             raise UsageError(f"epoch {epoch} is not retained any more: the first is {numbers[0]}")
         return self._epochs.read(epoch)
 
-    def _sharding(self, committed: Committed) -> Sharding:
-        from tidelog.sharding.search import on_grid
-        from tidelog.sharding.sharding import Grid
+    def _cells(self, committed: Committed) -> Cells:
+        from tidelog.spark.shard_task import cells_of
 
-        return on_grid(self.program, Grid(committed.sides))
+        return cells_of(committed.program, committed.program_name, committed.sides)
 
     def _shard(self, committed: Committed, number: int) -> Shard:
-        """Return a shard in the state of an epoch: one that this process has, or from its files."""
+        """Return a cell in the state of an epoch: one that this process has, or from its files."""
         from tidelog.durable.files import Files
-        from tidelog.sharding.router import Router
         from tidelog.sharding.shard_state import Shard
 
         ref, key = committed.shards[number], (committed.identity, number)
@@ -375,7 +372,7 @@ class ShardedState(StoredState):
         try:
             if kept is None or not kept.catch_up(ref):
                 files = Files(Path(self.folder) / "shards" / str(number))
-                program = Router(self.program, self._sharding(committed)).program_of(number)
+                program = self._cells(committed).program_of(number)
                 kept = Shard.open(files, committed.identity, program, ref)
         except StateError as error:
             if self._epochs.numbers()[-1] == committed.epoch:
