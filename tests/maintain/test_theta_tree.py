@@ -160,3 +160,19 @@ def test_texts_are_compared_without_storing_pairs() -> None:
     assert len(database.view("v")) == 4
     assert database.view("v").to_arrow().num_rows == 4
     assert list(database.view("w")) == [("b", "c"), ("b", "y"), ("b", "z"), ("y", "z")]
+
+
+def test_a_value_that_is_computed_twice() -> None:
+    """The second computation is an equality, and no part of the comparison with the first."""
+    program = (
+        ".decl a(x: set(number))\n.decl b(x: number)\n.decl p(x: number)\n"
+        "p(n) :- a(v), a(w), b(n), u != v, u = v, u = max(w, v).\n"
+        ".decl c(x: number)\n.decl q(x: number)\n"
+        "q(n) :- c(v), c(w), b(n), u > 1, u = v, u = max(w, v).\n"
+    )
+    database = tidelog.Database(program, facts={"b": [(7,)], "c": [(1,)]})
+    assert not database.view("p")
+    assert not database.view("q")
+    with database.transaction() as transaction:
+        transaction.insert("c", [(2,)])
+    assert set(database.view("q")) == {(7,)}

@@ -84,6 +84,16 @@ def theta_query(
     return ThetaQuery(tuple(atoms), output, kept, names)
 
 
+def definitions(rule: LoweredRule) -> dict[str, Assign]:
+    """Return the computation that defines each slot. A second one is an equality."""
+    bound = frozenset().union(*(atom.slots for atom in rule.atoms))
+    found: dict[str, Assign] = {}
+    for condition in _in_order(rule, bound):
+        if isinstance(condition, Assign) and condition.into not in bound:
+            found.setdefault(condition.into, condition)
+    return found
+
+
 def _in_order(rule: LoweredRule, bound: Edge) -> list[Condition]:
     """Return the conditions so that values are computed before they are read."""
     known = set(bound) | set(rule.constants)

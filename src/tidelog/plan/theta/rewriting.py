@@ -29,6 +29,7 @@ from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation, ExtremeSemiJoin, Layer
 from tidelog.plan.theta.binary import binary
 from tidelog.plan.theta.join_tree import JoinShape, TreeNode
+from tidelog.plan.theta.query import definitions
 from tidelog.plan.theta.triplet import ThetaPredicate
 from tidelog.values.types import NUMBER, Type
 
@@ -221,14 +222,11 @@ def _closed(
 ) -> list[Condition]:
     """Return conditions with the computations that they and the head need, in the rule's order."""
     bound = frozenset().union(*(atom.slots for atom in atoms))
+    defining = definitions(rule)
     kept = set(conditions)
     needed = set(head).union(*(c.inputs for c in kept)) - bound
     while True:
-        more = {
-            c
-            for c in rule.conditions
-            if isinstance(c, Assign) and c.into in needed and c not in kept
-        }
+        more = {defining[slot] for slot in needed & defining.keys()} - kept
         if not more:
             return [c for c in rule.conditions if c in kept]
         kept |= more
