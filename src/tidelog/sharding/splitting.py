@@ -192,8 +192,8 @@ def _part(
     name = partial_name(rule.head.relation, rule.id, i)
     result = p.Var("$part", _type_of(reduce.result))
     group = tuple(p.Var(found, types[found]) for found in reduce.group)
-    columns = [_field(f"g{j}", variable.type) for j, variable in enumerate(group)]
-    relation = p.Relation(name, (*columns, _field("part", result.type)))
+    columns = [_field(variable.name.lstrip("$"), variable.type) for variable in group]
+    relation = p.Relation(name, (*columns, _field("partial result", result.type)))
     head = p.Atom(name, (*group, result), rule.span)
     # A shard has a partial result for the groups that it has, and a global one in any case.
     found = tuple(_outside(literal, frozenset(reduce.group)) for literal in reduce.body)
