@@ -115,15 +115,14 @@ def test_workers_that_die(spark: Any, tmp_path: Path, monkeypatch: pytest.Monkey
     shops.change(0, rng)
     shops.run(spark, *shops.sources)
     flag = tmp_path / "die"
-    flag.write_text("once")
 
-    def task(self: Any, work: Any) -> Any:
-        return dying(work, str(flag)) if work.stage == rng_stage else work
+    def dying_in(stage: int) -> Any:
+        return lambda _, work: dying(work, str(flag)) if work.stage == stage else work
 
-    for epoch, rng_stage in enumerate(rng.sample(range(3), 2), start=1):
+    for epoch, stage in enumerate(rng.sample(range(3), 2), start=1):
         flag.write_text("once")
         with monkeypatch.context() as patch:
-            patch.setattr(shard_job.BySpark, "task", task)
+            patch.setattr(shard_job.BySpark, "task", dying_in(stage))
             shops.change(epoch, rng)
             shops.run(spark, *shops.sources)
         assert not flag.exists()

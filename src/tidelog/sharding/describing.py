@@ -33,7 +33,7 @@ def _stage(layout: ShardLayout, stage: int) -> Iterator[str]:
         if not is_hidden(name):
             places = [_place(relation, variant) for variant in sharding.variants_of(name)]
             yield f"{shown_name(name)}: {', and '.join(dict.fromkeys(places))}"
-    for doubt in sharding.doubts:
+    for doubt in layout.doubts_of(stage):
         yield f"note: {doubt}"
 
 

@@ -21,7 +21,7 @@ from tidelog.sharding.key_relations import is_hidden, without_upserts
 from tidelog.sharding.search import grids, on_grid, refused
 from tidelog.sharding.sharding import Grid, NotSharded, Sharding, Variant
 from tidelog.sharding.splitting import Split, splits
-from tidelog.sharding.stages import GROUPS, JOIN, Exchange, counted, cut, is_partial
+from tidelog.sharding.stages import GROUPS, JOIN, SENT, Exchange, counted, cut, is_partial
 
 _EXCHANGE = 0.2  # cost of an exchange
 _STAGE = 0.2  # cost of one more stage
@@ -44,6 +44,8 @@ class ShardLayout:
     home: Mapping[str, int]
     """The stage of each relation."""
     exchanges: tuple[Exchange, ...]
+    sizes: Mapping[str, float]
+    """The assumed sizes of all relations; that of a given one is 1."""
 
     @cached_property
     def shown(self) -> Mapping[str, Variant]:
@@ -53,7 +55,21 @@ class ShardLayout:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons against sharding a program that can be sharded."""
-        return tuple(doubt for sharding in self.shardings for doubt in sharding.doubts)
+        stages = range(len(self.shardings))
+        return tuple(doubt for stage in stages for doubt in self.doubts_of(stage))
+
+    def doubts_of(self, stage: int) -> Iterator[str]:
+        """Yield why relations of a stage are whole in every shard, but for small ones."""
+        sharding = self.shardings[stage]
+        for name, doubt in sharding.doubts.items():
+            reads = [
+                read.relation.removesuffix(SENT)
+                for (variant, _), variants in sharding.rules.items()
+                if variant.relation == name
+                for read in variants
+            ]
+            if any(self.sizes.get(read, 0) > _AGGREGATED for read in reads):
+                yield doubt
 
     def variants(self) -> Iterator[Variant]:
         """Yield the variants of all stages."""
@@ -153,16 +169,18 @@ def laid_out(split: Split, grid: Grid) -> tuple[float, ShardLayout] | None:
             return None
         programs.append(received)
         shardings.append(sharding)
-    layout = ShardLayout(grid, tuple(programs), tuple(shardings), stages.home, tuple(exchanges))
-    return _cost(split.program, layout), layout
+    layout = ShardLayout(
+        grid, tuple(programs), tuple(shardings), stages.home, tuple(exchanges),
+        _sizes(split.program),
+    )  # fmt: skip
+    return _cost(layout), layout
 
 
-def _cost(program: p.Program, layout: ShardLayout) -> float:
+def _cost(layout: ShardLayout) -> float:
     """Return the rows that all shards hold together, and what exchanges cost."""
     cost = _STAGE * len(layout.programs) + _EXCHANGE * len(layout.exchanges)
-    sizes = _sizes(program)
     for variant in layout.variants():
-        size = sizes.get(variant.relation.removesuffix("@sent"), 0)
+        size = layout.sizes.get(variant.relation.removesuffix(SENT), 0)
         cost += size * layout.grid.share(variant.partitioning) * layout.grid.shards
     return cost
 

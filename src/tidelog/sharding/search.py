@@ -121,7 +121,7 @@ class _Search:
             shown[name] = min(
                 variants, key=lambda v: (v.is_scattered, self._grid.share(v.partitioning))
             )
-        doubts = tuple(self._doubts())
+        doubts = dict(self._doubts())
         return Sharding(self._grid, shown, tuple(self._chosen), self._choices, doubts)
 
     def _own(self, variant: Variant) -> float:
@@ -191,7 +191,7 @@ class _Search:
     def _cost_now(self, variant: Variant) -> float | None:
         return 0.0 if variant in self._chosen else self._costs.get(variant)
 
-    def _doubts(self) -> Iterator[str]:
+    def _doubts(self) -> Iterator[tuple[str, str]]:
         """Say which derived relations every shard computes as a whole, and why."""
         for stratum in self._program.strata:
             for name in stratum.relations:
@@ -200,13 +200,15 @@ class _Search:
                 rules = [rule for rule, _ in self._rules.get(name, ())]
                 if any(isinstance(literal, Reduce) for rule in rules for literal in rule.body):
                     yield (
+                        name,
                         f"`{name}` is whole in every shard: none of the grouping columns of its"
-                        " aggregates shards everything that they read"
+                        " aggregates shards everything that they read",
                     )
                 elif stratum.recursive:
                     yield (
+                        name,
                         f"`{name}` is whole in every shard: no column has the same variable"
-                        " throughout its recursive rules"
+                        " throughout its recursive rules",
                     )
                 elif rules:
                     readers = dict.fromkeys(
@@ -216,6 +218,7 @@ class _Search:
                     )
                     by = ", ".join(f"`{reader}`" for reader in readers if reader != name)
                     yield (
+                        name,
                         f"`{name}` is whole in every shard: "
-                        + (f"{by} joins it by another column" if by else "no column shards it")
+                        + (f"{by} joins it by another column" if by else "no column shards it"),
                     )

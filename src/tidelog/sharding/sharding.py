@@ -19,7 +19,7 @@ A relation can have several *variants*, one for each partitioning that rules nee
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Final
@@ -119,8 +119,8 @@ class Sharding:
     """The variant that the view of each relation shows."""
     variants: tuple[Variant, ...]
     rules: Mapping[tuple[Variant, int], tuple[Variant, ...]]
-    doubts: tuple[str, ...] = ()
-    """Reasons against sharding a program that can be sharded."""
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    """Why derived relations are whole in every shard."""
 
     def variants_of(self, relation: str) -> list[Variant]:
         """Return the variants of a relation; the first is the one that its view shows."""

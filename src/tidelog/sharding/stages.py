@@ -26,7 +26,7 @@ from tidelog.sharding.key_relations import is_hidden, owner_of
 from tidelog.source import Span
 from tidelog.values.types import NUMBER, Field
 
-_SENT = "@sent"
+SENT = "@sent"
 _PARTIAL = "@part"
 JOIN, GROUPS = "@join", "@groups"
 _MADE = {_PARTIAL: "partial results", JOIN: "join", GROUPS: "groups"}
@@ -35,7 +35,7 @@ _SHARD = p.Var("$sent by", NUMBER)
 
 def is_partial(relation: str) -> bool:
     """Return whether a relation has partial results of an aggregate, others in each shard."""
-    return _PARTIAL in relation and not relation.endswith(_SENT)
+    return _PARTIAL in relation and not relation.endswith(SENT)
 
 
 def shown_name(relation: str) -> str:
@@ -43,9 +43,9 @@ def shown_name(relation: str) -> str:
     for ending, what in _MADE.items():
         name, found, _ = relation.partition(ending)
         if found:
-            received = ", as received" if relation.endswith(_SENT) else ""
+            received = ", as received" if relation.endswith(SENT) else ""
             return f"{what} of {name}{received}"
-    return f"{relation.removesuffix(_SENT)}, as received" if relation.endswith(_SENT) else relation
+    return f"{relation.removesuffix(SENT)}, as received" if relation.endswith(SENT) else relation
 
 
 def partial_name(relation: str, rule: int, aggregate: int) -> str:
@@ -66,7 +66,7 @@ class Exchange:
     @property
     def received(self) -> str:
         """The relation of the later stage that receives the rows."""
-        return self.relation + _SENT if self.is_counted else self.relation
+        return self.relation + SENT if self.is_counted else self.relation
 
 
 @dataclass(frozen=True)
