@@ -56,9 +56,10 @@ def _closure(request: Request) -> Iterator[Figure]:
 
     nodes = 3_000 if request.is_full else 300
     edges = _random_graph(nodes, 2 * nodes, 7)
+    evaluations = [bootstrap(REACH, {"edge": edges})[1] for _ in range(2)]
     stored, seconds = bootstrap(REACH, {"edge": edges})
-    rows = len(stored.view("reach"))
-    yield Figure(EVALUATE, seconds, rows)
+    seconds = statistics.median([*evaluations, seconds])
+    yield Figure(EVALUATE, seconds, len(stored.view("reach")))
     facts = open_database(REACH, Options(on_demand=True), {"edge": edges})
     values = random.Random(8).sample(range(nodes), 50)
     found = len(facts.query(f"reach({values[0]}, x)"))
