@@ -492,7 +492,8 @@ def rewritten(node: N, change: Callable[[Any], Any]) -> N:
         if not isinstance(value, Node):
             return value
         parts = {}
-        for name in _names_of_fields(type(value)):
+        kind: Any = type(value)
+        for name in _names_of_fields(kind):
             old = getattr(value, name)
             if isinstance(old, tuple | Node):
                 new = inside(old)
