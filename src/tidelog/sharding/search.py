@@ -29,12 +29,6 @@ _NOT_HASHED = (Kind.RECORD, Kind.SET)
 
 def shard(program: Program, shards: int) -> Sharding | NotSharded:
     """Return how to compute a program in a number of shards, or why not."""
-    for view in program.views.values():
-        if view.virtual:
-            why = (
-                f"`{view.relation}` is virtual, and the rows that it is proved by are in all shards"
-            )
-            return NotSharded(why)
     for name in program.pruned:
         return NotSharded(f"`{name}` keeps only some of its candidates, which are in all shards")
     found: tuple[float, Sharding] | None = None
@@ -55,7 +49,23 @@ def shard(program: Program, shards: int) -> Sharding | NotSharded:
             "every shard would need all rows of all relations"
             + "".join(f"; {doubt}" for doubt in sharding.doubts[:1])
         )
-    return sharding
+    why = not_virtual(program, sharding)
+    return sharding if why is None else NotSharded(why)
+
+
+def not_virtual(program: Program, sharding: Sharding) -> str | None:
+    """Return why some virtual view cannot be in shards; None if all of them can.
+
+    A shard proves its rows from its own: it has all that its rules need. But of a scattered view it
+    is looked up which of the changed rows other shards have.
+    """
+    for view in program.views.values():
+        if view.virtual and sharding.shown[view.relation].is_scattered:
+            return (
+                f"`{view.relation}` is virtual, but its rows are where they are derived, possibly"
+                " in several shards: which of them others have is looked up, so they are stored"
+            )
+    return None
 
 
 def on_grid(program: Program, grid: Grid) -> Sharding:
