@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Set
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from tidelog.engine.queries import Queries
 from tidelog.engine.reference_engine import ReferenceEngine
 from tidelog.logic.program import Program, Relation
 from tidelog.plan import order
-from tidelog.plan.demand import bound_by_recursion
+from tidelog.plan.demand import DemandProgram, bound_by_recursion
+from tidelog.plan.question import LoweredQuestion
 from tidelog.values.types import Row
 
 PROGRAMS = sample(12, 2000)
@@ -159,3 +161,45 @@ def test_same_generation_asks_for_ancestors_only() -> None:
     tables = engine.queries
     assert len(engine.query(f"same({first // 2**13}, x)").reader) == 4
     assert tables is engine.queries
+
+
+@pytest.mark.parametrize("engine", ["stored", "on demand"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'reach("{}", x)',
+        'reach(x, "{}"), !edge(x, "{}")',
+        'edge("{}", y), n = count : { reach(y, _) }',
+        'age("{}", n), reach(x, "{}"), n = min z : { age("{}", z) }',
+    ],
+)
+def test_one_plan_for_other_constants(
+    engine: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program.parse(REACH)
+    facts = {"edge": EDGES, "age": [("b", 7), ("d", 3), ("d", 5)]}
+    kernel, reference = KernelEngine(program, facts), ReferenceEngine(program, facts)
+    queries = Queries(program, kernel.catalog, lambda name: engine == "stored" and name == "reach")
+    plans = []
+    planned = LoweredQuestion.program
+
+    def noted(self: LoweredQuestion, *args: Any) -> DemandProgram:
+        plans.append(self)
+        return planned(self, *args)
+
+    monkeypatch.setattr(LoweredQuestion, "program", noted)
+    for name in ("a", "b", "d", "never seen", "a"):
+        asked = text.replace("{}", name)
+        assert list(queries.ask(asked).reader.rows()) == list(reference.query(asked).reader.rows())
+    assert len(plans) == 1
+
+
+def test_an_error_shows_the_question_that_failed() -> None:
+    ages = [("b", 0), ("d", 2**63 - 1)]
+    db = tidelog.Database(REACH, facts={"edge": EDGES, "age": ages})
+    assert list(db.query('age("d", n), m = 6 / n')) == [(2**63 - 1, 0)]
+    with pytest.raises(tidelog.EvaluationError, match=r'age."b", n., m = 6 / n'):
+        db.query('age("b", n), m = 6 / n')
+    assert list(db.query('edge("a", _), k = sum n : { age("b", n) }')) == [(0,)]
+    with pytest.raises(tidelog.EvaluationError, match=r'edge."x", _., k = sum n . 2'):
+        db.query('edge("x", _), k = sum n * 2 : { age("d", n) }')

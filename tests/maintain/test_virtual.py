@@ -19,7 +19,7 @@ from tests.samples import sample
 from tests.seeds import seed_blocks
 from tidelog.engine.kernel import KernelEngine
 from tidelog.logic.program import Program
-from tidelog.plan import order
+from tidelog.plan import order, virtual
 from tidelog.reference import evaluate
 from tidelog.values.types import Row
 
@@ -64,6 +64,7 @@ class VirtualComparison:
             # What is not computed does not fail.
             self.seen["programs that fail"] += 1
             return
+        self.seen["restricted"] += sum("@where@" in name for name in kernel.catalog.relations)
         self._compare(kernel, before)
         for epoch in case.epochs:
             inserted = {n: set(adds) - set(removes) for n, (adds, removes) in epoch.items()}
@@ -285,6 +286,35 @@ def test_nothing_is_kept_of_an_epoch_that_fails() -> None:
     with db.transaction() as tx:
         tx.insert("edge", [(2, 3)])
     assert list(tx.changes["tc"].inserted) == [(1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("is_restricted", [True, False])
+def test_constants_restrict_what_is_made_for_a_view(
+    is_restricted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partial evaluation: the constants of the readers are pushed down through the rules."""
+    if not is_restricted:
+        monkeypatch.setattr(virtual, "partially_evaluated", lambda lowered, hidden: lowered)
+    db = tidelog.Database("""
+        .decl edge(x: symbol, y: symbol, n: number)
+        .decl node(x: symbol)
+        .decl apart(x: symbol)
+        .view apart(virtual=true)
+        apart(x) :- node(x), !edge("a", x, _), !edge(x, "b", _).
+        apart(x) :- node(x), n = count : { edge(x, _, _), !edge("c", x, _) }, n = 1.
+    """)
+    with db.transaction() as tx:
+        tx.insert("node", [("x",), ("y",), ("z",)])
+    counted = []
+    for inserted in ([("p", f"q{i}", i) for i in range(20)], [("a", "x", 1), ("y", "b", 1)]):
+        with db.transaction() as tx:
+            tx.insert("edge", inserted)
+        layers = [layer for layer in db.last_epoch.layers if "edge@" in layer.relations[0]]
+        counted.append(sum(layer.filtered for layer in layers))
+        assert all(layer.propagated == layer.filtered for layer in layers)
+    assert list(tx.changes["apart"].deleted) == [("x",)]
+    assert ("y",) in db.view("apart")
+    assert counted == ([0, 2] if is_restricted else [20, 2])
 
 
 # --- what cannot be virtual ---------------------------------------------------------------------

@@ -17,12 +17,14 @@ import pytest
 import tidelog
 from tests.generators.programs import RandomCase, check_cases, random_case
 from tests.maintain.shapes import SHAPES
+from tests.maintain.test_virtual import virtual_case
 from tests.samples import sample, until
 from tests.seeds import case_seeds
 from tidelog.errors import StateError, UsageError
 from tidelog.io.offsets import RowCounts
 from tidelog.logic.program import Program
 from tidelog.plan import order
+from tidelog.plan.planned import planned
 from tidelog.reference import evaluate
 from tidelog.sharding import layout, shard_state
 from tidelog.sharding.layout import lay_out
@@ -73,6 +75,15 @@ def through_a_shuffle(
     return found
 
 
+def is_refused(program: Program) -> bool:
+    """Return whether some view cannot be virtual, which planning finds."""
+    try:
+        planned(program)
+    except tidelog.ProgramError:
+        return True
+    return False
+
+
 class Histories:
     """Runs cases through a placement; `forget` says when shards in memory are lost."""
 
@@ -84,7 +95,7 @@ class Histories:
     def check(self, case: RandomCase) -> None:
         program = Program.parse(case.program)
         made = lay_out(program, (1, 2, 5)[case.seed % 3])
-        if isinstance(made, NotSharded):
+        if isinstance(made, NotSharded) or is_refused(program):
             return
         self.staged += len(made.programs) > 1
         folder = self._folder / str(next(self._numbers))
@@ -109,6 +120,9 @@ class Histories:
             try:
                 after = evaluate(program, state)
             except tidelog.DataError:
+                if program.views:  # what is not computed does not fail
+                    placement.close()
+                    return
                 epoch = placement.epoch
                 with pytest.raises(tidelog.DataError):
                     placement.apply(changes)
@@ -156,17 +170,17 @@ class Histories:
                 assert placement.unchanged(name, since) == (not expected)
 
 
-@pytest.mark.parametrize("way", ["here", "shuffled", "staged"])
+@pytest.mark.parametrize("way", ["here", "shuffled", "staged", "virtual"])
 def test_random_histories(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
     monkeypatch.setattr(shard_state, "_LEAST_LOG", 600)  # snapshots all the time
-    if way != "here":
+    if way in ("shuffled", "staged"):
         monkeypatch.setattr(placement_sharded, "in_this_process", through_a_shuffle)
     if way == "staged":  # the more stages, the better
         monkeypatch.setattr(layout, "_STAGE", -1.0)
         monkeypatch.setattr(layout, "_EXCHANGE", -0.2)
     histories = Histories(tmp_path, forget=2 if way == "here" else 3)
-    offset = {"here": 71_000, "shuffled": 75_000, "staged": 79_000}[way]
+    offset = {"here": 71_000, "shuffled": 75_000, "staged": 79_000, "virtual": 83_000}[way]
     chosen = case_seeds(10 * PROGRAMS, offset=offset)
 
     def is_enough() -> bool:
@@ -176,7 +190,9 @@ def test_random_histories(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         check_cases(
             chosen[i : i + 1],
             histories.check,
-            lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(6, 6))),
+            virtual_case
+            if way == "virtual"
+            else lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(6, 6))),
         )
     assert is_enough()
 
@@ -267,14 +283,37 @@ def test_a_program_that_needs_other_shards_is_refused(tmp_path: Path) -> None:
     placement = on_roads(tmp_path, ROADS)
     placement.apply(roads((1, 2), (2, 3)))
     placement.close()
+    scattered = ".decl ends(y: number)  .view ends(virtual=true)\nends(y + 1) :- road(_, y)."
     for more, why in (
         (STEP, "needs rows of `road` in other shards"),
-        (".view far(virtual=true)", "`far` is virtual"),
+        (scattered, "`ends` is virtual, but its rows are where they are derived"),
     ):
         with pytest.raises(UsageError, match=why):
             on_roads(tmp_path, ROADS + more, migrates=True)
     placement = on_roads(tmp_path, ROADS)
     assert (placement.epoch, placement.rows("far")) == (0, {(1, 2), (2, 3)})
+    placement.close()
+
+
+def test_a_view_becomes_virtual_in_all_shards(tmp_path: Path) -> None:
+    placement = on_roads(tmp_path, ROADS + STEP)
+    placement.apply(roads(*((n, n + 1) for n in range(20))))
+    far = placement.rows("far")
+    placement.close()
+    virtual = ROADS + STEP + ".view far(virtual=true)\n"
+    placement = on_roads(tmp_path, virtual, migrates=True)
+    placement.apply(EpochChanges({"road": {(5, 100)}}, {"road": {(17, 18)}}))
+    epoch = placement.epoch
+    placement.close()
+    shard_task._kept.clear()
+    placement = on_roads(tmp_path, virtual)
+    now = evaluate(Program.parse(virtual), {"road": placement.given("road")})["far"]
+    assert placement.rows("far") == now != far
+    change = dict(placement.changes("far", epoch - 1))[epoch]
+    assert (set(change.inserted), set(change.deleted)) == (now - far, far - now)
+    placement.close()
+    placement = on_roads(tmp_path, ROADS + STEP, migrates=True)
+    assert placement.rows("far") == now
     placement.close()
 
 
@@ -302,19 +341,24 @@ class Migrations:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.migrated = self.refused = 0
+        self.migrated = self.refused = self.virtual = 0
 
     def check(self, case: RandomCase) -> None:
         rng = random.Random(f"migrations {case.seed}")
         declared = [*case.types, *map(str, case.declarations)]
         rules = list(dict.fromkeys(map(str, case.rules)))
+        derived = sorted(Program.parse(case.program).derived)
         folder = self._folder / str(case.seed)
         given: Mapping[str, Any] = {}
         placement = None
         for state in case.states():
             chosen = [rule for rule in rules if rng.random() < 0.8]
-            program = Program.parse("\n".join([*declared, *chosen]))
-            if isinstance(lay_out(program, 2), NotSharded):
+            views = [f".view {name}(virtual=true)" for name in derived if rng.random() < 0.3]
+            try:
+                program = Program.parse("\n".join([*declared, *chosen, *views]))
+            except tidelog.ProgramError:  # a relation that has no rules now
+                program = Program.parse("\n".join([*declared, *chosen]))
+            if isinstance(lay_out(program, 2), NotSharded) or is_refused(program):
                 continue
             try:
                 before = evaluate(program, given)
@@ -331,6 +375,7 @@ class Migrations:
                 continue
             if placement.epoch >= 0:
                 self.migrated += 1
+                self.virtual += bool(program.views)
                 for name, rows in before.items():
                     assert placement.rows(name) == rows, name
             none: frozenset[Any] = frozenset()
@@ -350,7 +395,7 @@ def test_random_programs_that_change(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(order, "_MOST_STATES", 40)
     migrations = Migrations(tmp_path)
     check_cases(case_seeds(MIGRATIONS, offset=3_000), migrations.check, random_case)
-    print(migrations.migrated, migrations.refused)
+    print(migrations.migrated, migrations.refused, migrations.virtual)
     assert migrations.migrated > 0
 
 

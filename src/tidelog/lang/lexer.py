@@ -63,7 +63,9 @@ def tokenize(
     """
     preprocessed = preprocess(source, diagnostics)
     _comments.clear()
-    tokens = list(grammar().lex(preprocessed.text))
+    # `grammar().lex` would build the lexer each time.
+    reading = grammar().parse_interactive(preprocessed.text).lexer_thread
+    tokens = list(reading.lex(None))  # type: ignore[no-untyped-call]
     if preprocessed.replaced:
         for token in (*tokens, *_comments):
             _move_to_source(token, preprocessed)

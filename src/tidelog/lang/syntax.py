@@ -6,8 +6,10 @@ Nodes are immutable and compare by content, without positions, so that
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 from tidelog.source import SourceText, Span
@@ -472,16 +474,31 @@ def variable_nodes(term: Term) -> Iterator[Variable]:
 N = TypeVar("N", bound=Node)
 
 
+@cache
+def _names_of_fields(of: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(of))
+
+
 def rewritten(node: N, change: Callable[[Any], Any]) -> N:
-    """Return a node with `change` applied to its parts, innermost first, and then to itself."""
+    """Return a node with `change` applied to its parts, innermost first, and then to itself.
+
+    It is the same node if nothing in it changes.
+    """
 
     def inside(value: Any) -> Any:
         if isinstance(value, tuple):
-            return tuple(map(inside, value))
+            items = tuple(map(inside, value))
+            return value if all(map(operator.is_, items, value)) else items
         if not isinstance(value, Node):
             return value
-        held = ((f.name, getattr(value, f.name)) for f in fields(value))
-        parts = {name: inside(old) for name, old in held if isinstance(old, tuple | Node)}
+        parts = {}
+        kind: Any = type(value)
+        for name in _names_of_fields(kind):
+            old = getattr(value, name)
+            if isinstance(old, tuple | Node):
+                new = inside(old)
+                if new is not old:
+                    parts[name] = new
         return change(replace(value, **parts) if parts else value)
 
     result: N = inside(node)

@@ -55,7 +55,7 @@ def without_branches(module: s.Module, diagnostics: Diagnostics) -> s.Module:
                 name = f"${branch.name}"
                 statements.append(s.RecordDeclaration(name, branch.fields, span=branch.span))
         statements.append(_record(statement))
-    if not places and not any(map(_has_branches, module.statements)):
+    if not places and not (_has_dollars(module) and any(map(_has_branches, module.statements))):
         return module
     terms = _Terms(places, diagnostics)
     done = []
@@ -65,6 +65,12 @@ def without_branches(module: s.Module, diagnostics: Diagnostics) -> s.Module:
         if len(diagnostics) == before:  # a rule with a wrong branch is not checked further
             done.append(changed)
     return replace(module, statements=tuple(done))
+
+
+def _has_dollars(module: s.Module) -> bool:
+    """Return whether the texts of a module have the sign with which branches begin."""
+    sources = {id(statement.span.source): statement.span.source for statement in module.statements}
+    return any("$" in source.text for source in sources.values())
 
 
 def _has_branches(statement: s.Statement) -> bool:

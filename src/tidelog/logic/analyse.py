@@ -6,7 +6,7 @@ shows as many as possible. Before a pass that needs correct results, reported mi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +22,7 @@ from tidelog.logic.declare import Declarations, declare
 from tidelog.logic.eqrel import close_equivalences
 from tidelog.logic.infer import Inference
 from tidelog.logic.inline import inline
+from tidelog.logic.known_rules import KnownRules
 from tidelog.logic.normalise import Clause, normalise
 from tidelog.logic.program import Const, Fact, MakeRecord, Program, Rule, Term
 from tidelog.logic.program_types import ProgramTypes
@@ -76,10 +77,12 @@ def analyse(
     diagnostics: Diagnostics,
     aggregates: Mapping[str, UserAggregate],
     functions: Mapping[str, UserFunction],
+    known: KnownRules | None = None,
 ) -> Program:
     """Return the program of a syntax tree. It is only sound when nothing was reported.
 
-    `aggregates` and `functions` are those that are registered from Python.
+    `aggregates` and `functions` are those that are registered from Python. Statements that are
+    `known` from a check before are not checked again.
     """
     module, notes = inline(expand(module, diagnostics))
     module = without_branches(close_equivalences(module, diagnostics), diagnostics)
@@ -87,7 +90,9 @@ def analyse(
     declared = declare(module, types, diagnostics)
     unsure = _heads(module) if not len(diagnostics) else declared.relations
     check = _Checker(types, declared, aggregates, functions, diagnostics)
-    facts, rules = _rules(module, declared, check, diagnostics)
+    known = known or KnownRules()
+    known.begin(module, declared, aggregates, functions)
+    facts, rules = _rules(module, declared, check, diagnostics, known)
     pruned = pruned_relations(module, declared, lambda clause: check(clause, 0), diagnostics)
     strata = stratify(declared.relations, rules, diagnostics, pruned)
     check_views(declared.views, strata, unsure, diagnostics)
@@ -140,7 +145,11 @@ class _Checker:
 
 
 def _rules(
-    module: s.Module, declared: Declarations, check: _Checker, diagnostics: Diagnostics
+    module: s.Module,
+    declared: Declarations,
+    check: _Checker,
+    diagnostics: Diagnostics,
+    known: KnownRules,
 ) -> tuple[tuple[Fact, ...], tuple[Rule, ...]]:
     """Resolve names, normalise, type and check every rule; split facts from rules."""
     facts: list[Fact] = []
@@ -148,18 +157,40 @@ def _rules(
     for statement in module.statements:
         if not isinstance(statement, s.RuleStatement):
             continue
-        if not resolve(statement, declared, diagnostics):
-            continue
-        for clause in normalise(statement, diagnostics):
-            rule = check(clause, len(rules))
-            if rule is None:
-                continue
-            row = None if rule.body else constant_row(rule.head.args)
-            if row is not None:
-                facts.append(Fact(rule.head.relation, row, rule.span))
+        found = known.of(statement, len(rules))
+        if found is None:
+            before = len(diagnostics)
+            found = [*_checked(statement, len(rules), declared, check, diagnostics)]
+            if len(diagnostics) == before:
+                known.note(statement, found)
+        for item in found:
+            if isinstance(item, Fact):
+                facts.append(item)
             else:
-                rules.append(rule)
+                rules.append(item)
     return tuple(facts), tuple(rules)
+
+
+def _checked(
+    statement: s.RuleStatement,
+    first: int,
+    declared: Declarations,
+    check: _Checker,
+    diagnostics: Diagnostics,
+) -> Iterator[Fact | Rule]:
+    """Yield the facts and rules of a statement; `first` is the number of its first rule."""
+    if not resolve(statement, declared, diagnostics):
+        return
+    for clause in normalise(statement, diagnostics):
+        rule = check(clause, first)
+        if rule is None:
+            continue
+        row = None if rule.body else constant_row(rule.head.args)
+        if row is not None:
+            yield Fact(rule.head.relation, row, rule.span)
+        else:
+            yield rule
+            first += 1
 
 
 def constant_row(args: Sequence[Term]) -> Row | None:

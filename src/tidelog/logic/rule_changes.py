@@ -15,6 +15,7 @@ from tidelog.lang.diagnostics import Diagnostics
 from tidelog.lang.parser import parse
 from tidelog.lang.printer import format_rule, format_statement
 from tidelog.logic.analyse import analyse
+from tidelog.logic.known_rules import KnownRules
 from tidelog.logic.parsed_texts import ParsedTexts, Statements
 from tidelog.logic.program import Program
 from tidelog.logic.registry import functions, registered
@@ -25,6 +26,7 @@ DROPPED = "<dropped rules>"
 _UNKNOWN = "unknown-rule"
 _TWICE = "duplicate-rule"
 _TEXTS = ParsedTexts()
+_KNOWN = KnownRules()
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def changed_program(program: Program, change: RuleChange) -> Program:
         # Macros of the old text do not reach the new one, or the other way round.
         text = "".join(f"{format_statement(statement)}\n" for statement in statements)
     module = s.Module(SourceText(program.name, text), statements)
-    found = analyse(module, diagnostics, registered(), functions())
+    found = analyse(module, diagnostics, registered(), functions(), _KNOWN)
     diagnostics.raise_if_any()
     return found
 

@@ -79,7 +79,8 @@ def alike(
 
 def renamed(value: T, names: Names) -> T:
     """Return a part of a lowered program with other names of relations."""
-    return _renamed(value, names)  # type: ignore[no-any-return]
+    names = {name: own for name, own in names.items() if own != name}
+    return _renamed(value, names) if names else value
 
 
 def _renamed(value: Any, names: Names) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 from tidelog.logic.graph import UnionFind
 from tidelog.logic.program import Program
 from tidelog.logic.query import ANSWERS, Query
-from tidelog.plan.body import Assign, AtomUse, Constant, LoweredRule
+from tidelog.plan.body import Assign, AtomUse, Constant, LoweredRule, Range, is_fallible
 from tidelog.plan.demand import (
     Definition,
     DemandProgram,
@@ -30,13 +30,15 @@ from tidelog.plan.demand import (
     with_unit,
 )
 from tidelog.plan.lower import lower
-from tidelog.plan.lowered import Lowered
+from tidelog.plan.lowered import Aggregation, Lowered
 from tidelog.plan.order import Stats
 from tidelog.values.types import Type
 
 DomainOf = Callable[[str, int], Hashable]
 """Returns for a column of a stored relation something that stands for its domain."""
 _OTHERS = object()
+_NEVER_FAIL = frozenset({"count", "min", "max", "setof"})
+"""Aggregates that have a value for every group with rows."""
 
 
 @dataclass(frozen=True)
@@ -44,25 +46,32 @@ class LoweredQuestion:
     """The rules of a query, without its constants."""
 
     rules: tuple[LoweredRule, ...]
-    """The rules that derive the answers; each begins with the relation of its constants."""
+    """The rules that derive the answers."""
     relations: Mapping[str, tuple[Type, ...]]
     """The relations of the query, with those that lowering has made."""
     origins: Mapping[str, Origin]
     defined: Mapping[str, Definition]
     """How the relations that lowering has made are derived."""
     constants: tuple[tuple[Constant, ...], ...]
-    """The constants of each rule."""
+    """The rows of the relations of constants; rules that have some begin with such a relation."""
 
     @property
     def shape(self) -> str:
-        """What queries have in common that differ in constants only."""
-        inner = [(d.rules, d.aggregation) for d in self.defined.values()]
+        """What queries have in common that differ in constants only.
+
+        Their texts are different. They do not matter where nothing can fail: messages show them.
+        """
+        rules = [*self.rules, *(rule for d in self.defined.values() for rule in d.rules)]
+        aggregations = [d.aggregation for d in self.defined.values()]
+        if not any(map(_shows_text, (*rules, *aggregations))):
+            rules = [replace(rule, text="") for rule in rules]
+            aggregations = [found and _without_text(found) for found in aggregations]
         types = [[c.type for c in constants] for constants in self.constants]
-        return repr((self.rules, inner, types))
+        return repr((rules, aggregations, types))
 
     @property
     def values(self) -> list[tuple[Any, ...]]:
-        """The constants of each rule, as a row."""
+        """The constants of each rule that has some, as a row."""
         return [tuple(constant.value for constant in of_rule) for of_rule in self.constants]
 
     def program(
@@ -82,7 +91,7 @@ class LoweredQuestion:
             return self.relations[name] if name in self.relations else types(name)
 
         rewriting = DemandRewriting({**defined, **own}, known_types, stats)
-        for name in (ANSWERS, *map(given_name, range(len(self.rules)))):
+        for name in (ANSWERS, *map(given_name, range(len(self.constants)))):
             rewriting.add_relation(name, self.relations[name], self.origins[name])
         for name, origin in self.origins.items():
             rewriting.add_origin(name, origin)
@@ -93,7 +102,7 @@ class LoweredQuestion:
 
 
 def given_name(place: int) -> str:
-    """Return the relation that holds the constants of a rule of the query."""
+    """Return the relation that holds the constants of a rule."""
     return f"%given{place}"
 
 
@@ -116,15 +125,15 @@ def lowered_question(query: Query, program: Program, domain_of: DomainOf) -> Low
         lambda name: name == ANSWERS or name in program.relations,
     )
     defined = {name: replace(d, given=None) for name, d in defined.items()}
-    answers, constants = [], []
-    types = dict(relations)
-    for place, rule in enumerate(r for r in rules if r.head.relation == ANSWERS):
-        lifted, found = _lifted(split[id(rule)], given_name(place))
-        answers.append(lifted)
-        constants.append(found)
-        types[given_name(place)] = tuple(c.type for c in found)
-        origins[given_name(place)] = (None,) * max(1, len(found))
-    return LoweredQuestion(tuple(answers), types, origins, defined, tuple(constants))
+    lifting = _Lifting(relations, origins)
+    answers = tuple(
+        lifting.rule(split[id(rule)]) for rule in rules if rule.head.relation == ANSWERS
+    )
+    defined = {
+        name: replace(d, given=None, rules=tuple(map(lifting.inner_rule, d.rules)))
+        for name, d in defined.items()
+    }
+    return LoweredQuestion(answers, lifting.types, origins, defined, tuple(lifting.constants))
 
 
 def selection(relation: str, types: tuple[Type, ...], bound: tuple[int, ...]) -> LoweredQuestion:
@@ -147,6 +156,20 @@ def selection(relation: str, types: tuple[Type, ...], bound: tuple[int, ...]) ->
         given_name(0): (None,) * max(1, len(bound)),
     }
     return LoweredQuestion((with_unit(rule),), relations, origins, {}, ((),))
+
+
+def _shows_text(part: LoweredRule | Aggregation | None) -> bool:
+    """Return whether a message can show the text of a rule or an aggregate: it can fail."""
+    if part is None:
+        return False
+    if isinstance(part, Aggregation):
+        return any(one.algebra is not None or one.op not in _NEVER_FAIL for one in part.each)
+    return any(isinstance(c, Range) or is_fallible(c) for c in part.conditions)
+
+
+def _without_text(aggregation: Aggregation) -> Aggregation:
+    parts = tuple(replace(part, text="") for part in aggregation.parts)
+    return replace(aggregation, text="", parts=parts)
 
 
 def _renamed(lowered: Lowered, program: Program) -> Lowered:
@@ -269,16 +292,31 @@ class _Splitting:
         return found
 
 
-def _lifted(rule: LoweredRule, given: str) -> tuple[LoweredRule, tuple[Constant, ...]]:
-    """Return a rule that reads its constants from a relation, and the constants."""
-    slots = {slot: f"?{i}" for i, slot in enumerate(rule.constants)}
-    types = {**rule.types, **{into: rule.types[slot] for slot, into in slots.items()}}
-    equal = [Assign(slot, into) for slot, into in slots.items()]
-    lifted = replace(
-        rule,
-        atoms=(AtomUse(given, tuple(slots.values())), *rule.atoms),
-        conditions=(*rule.conditions, *equal),
-        constants={},
-        types=types,
-    )
-    return lifted, tuple(rule.constants.values())
+class _Lifting:
+    """Makes rules that read their constants from relations."""
+
+    def __init__(self, types: Mapping[str, tuple[Type, ...]], origins: dict[str, Origin]) -> None:
+        self.types = dict(types)
+        self.constants: list[tuple[Constant, ...]] = []
+        self._origins = origins
+
+    def inner_rule(self, rule: LoweredRule) -> LoweredRule:
+        """Return a rule that reads its constants, if it has some."""
+        return self.rule(rule) if rule.constants else rule
+
+    def rule(self, rule: LoweredRule) -> LoweredRule:
+        """Return a rule that begins with the relation of its constants."""
+        given, found = given_name(len(self.constants)), tuple(rule.constants.values())
+        self.constants.append(found)
+        self.types[given] = tuple(constant.type for constant in found)
+        self._origins[given] = (None,) * max(1, len(found))
+        slots = {slot: f"?{i}" for i, slot in enumerate(rule.constants)}
+        types = {**rule.types, **{into: rule.types[slot] for slot, into in slots.items()}}
+        equal = [Assign(slot, into) for slot, into in slots.items()]
+        return replace(
+            rule,
+            atoms=(AtomUse(given, tuple(slots.values())), *rule.atoms),
+            conditions=(*rule.conditions, *equal),
+            constants={},
+            types=types,
+        )

@@ -16,6 +16,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.strategies import Refusal
 from tidelog.plan.forced import ForcedStrategies
 from tidelog.plan.lowered import Layer, Lowered
+from tidelog.plan.partial import partially_evaluated
 
 
 def with_virtual(lowered: Lowered, program: Program, forced: ForcedStrategies) -> Lowered:
@@ -40,7 +41,8 @@ def with_virtual(lowered: Lowered, program: Program, forced: ForcedStrategies) -
             layers.append(replace(layer, virtual=frozenset(own)))
         else:
             layers.append(layer)
-    return replace(lowered, layers=tuple(layers))
+    marked = replace(lowered, layers=tuple(layers))
+    return partially_evaluated(marked, virtual.difference(program.relations))
 
 
 def _refusal(layer: Layer, name: str, read: Collection[str]) -> Refusal | None:

@@ -18,7 +18,7 @@ from functools import cached_property
 from tidelog.logic import program as p
 from tidelog.logic.stratify import dependencies
 from tidelog.sharding.key_relations import is_hidden, without_upserts
-from tidelog.sharding.search import grids, on_grid, refused
+from tidelog.sharding.search import grids, not_virtual, on_grid, refused
 from tidelog.sharding.sharding import Grid, NotSharded, Sharding, Variant
 from tidelog.sharding.splitting import Split, splits
 from tidelog.sharding.stages import GROUPS, JOIN, SENT, Exchange, counted, cut, is_partial
@@ -100,7 +100,8 @@ def lay_out(program: p.Program, shards: int) -> ShardLayout | NotSharded:
             "every shard would need all rows of all relations"
             + "".join(f"; {doubt}" for doubt in layout.doubts[:1])
         )
-    return layout
+    virtual = not_virtual(program, layout.shardings[0])
+    return layout if virtual is None else NotSharded(virtual)
 
 
 def layout_on(program: p.Program, grid: Grid) -> ShardLayout:
@@ -112,7 +113,8 @@ def _cheapest(program: p.Program, grid: Grid) -> tuple[float, ShardLayout]:
     split = Split(program, frozenset())
     best = laid_out(split, grid)
     assert best is not None
-    if len(grid.sides) > 1 or grid.shards < 2:
+    is_virtual = any(view.virtual for view in program.views.values())
+    if len(grid.sides) > 1 or grid.shards < 2 or is_virtual:  # a view is proved within one stage
         return best
     searches = 0
     for _ in range(_STEPS):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from tidelog.errors import UsageError
 from tidelog.logic.program import Program
+from tidelog.sharding.search import not_virtual
 from tidelog.sharding.sharding import Sharding
 
 _HELP = "\n  help: `tidelog pipeline rescale` evaluates the new program on the given rows"
@@ -18,14 +19,14 @@ _HELP = "\n  help: `tidelog pipeline rescale` evaluates the new program on the g
 
 def check_migration(old: Program, before: Sharding, new: Program, after: Sharding) -> None:
     """Raise UsageError if rows would have to move between shards."""
+    why = not_virtual(new, after)
+    if why is not None:
+        raise UsageError(why)
     for name in new.relations.keys() & old.relations.keys():
         was, now = set(before.variants_of(name)), set(after.variants_of(name))
         is_derived = name in old.derived and name in new.derived
         if before.shown[name] != after.shown[name] or (was != now and not is_derived):
             raise UsageError(f"the new program needs rows of `{name}` in other shards{_HELP}")
-    for view in new.views.values():
-        if view.virtual:
-            raise UsageError(f"`{view.relation}` is virtual, which no shard can compute alone")
 
 
 def differently_held(before: Sharding, after: Sharding) -> Iterator[str]:

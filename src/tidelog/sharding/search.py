@@ -30,14 +30,23 @@ _NOT_HASHED = (Kind.RECORD, Kind.SET)
 
 def refused(program: Program) -> NotSharded | None:
     """Return why a program cannot be sharded at all; None if it can."""
-    for view in program.views.values():
-        if view.virtual:
-            why = (
-                f"`{view.relation}` is virtual, and the rows that it is proved by are in all shards"
-            )
-            return NotSharded(why)
     for name in program.pruned:
         return NotSharded(f"`{name}` keeps only some of its candidates, which are in all shards")
+    return None
+
+
+def not_virtual(program: Program, sharding: Sharding) -> str | None:
+    """Return why some virtual view cannot be in shards; None if all of them can.
+
+    A shard proves its rows from its own: it has all that its rules need. But of a scattered view it
+    is looked up which of the changed rows other shards have.
+    """
+    for view in program.views.values():
+        if view.virtual and sharding.shown[view.relation].is_scattered:
+            return (
+                f"`{view.relation}` is virtual, but its rows are where they are derived, possibly"
+                " in several shards: which of them others have is looked up, so they are stored"
+            )
     return None
 
 
