@@ -467,3 +467,17 @@ def test_old_epochs_and_their_files_go(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(placement.offsets("s")) == 21
     assert placement.rows("v") == {(n, 1) for n in range(21)}
     placement.close()
+
+
+def test_a_virtual_view_has_values_that_nothing_else_has(tmp_path: Path) -> None:
+    """Codes get wider while it is read; found by a random program."""
+    program = Program.parse(
+        ".decl a(x: symbol)\n.decl b(x: symbol, n: number)\n.view b(virtual=true)\n"
+        "b(x, strlen(x)) :- a(x).\n"
+    )
+    made = lay_out(program, 2)
+    assert not isinstance(made, NotSharded)
+    placement = ShardedPlacement(program, tmp_path, made.grid.sides, 10)
+    placement.apply(EpochChanges({"a": {("one",), ("three",)}}))
+    assert placement.rows("b") == {("one", 3), ("three", 5)}
+    placement.close()

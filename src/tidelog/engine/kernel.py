@@ -31,7 +31,7 @@ from tidelog.engine.short_epochs import ShortEpoch, ShortEpochs
 from tidelog.engine.state import EngineState
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.engine.strategy_choice import strategy_of
-from tidelog.engine.tree_reads import TreeReader, relation_reader
+from tidelog.engine.tree_reads import TreeReader, committed_rows, relation_reader
 from tidelog.errors import EvaluationError
 from tidelog.io.columns import CheckedTable
 from tidelog.join.joins import LARGE_CHANGE
@@ -626,13 +626,8 @@ class KernelEngine:
 
     def rows(self, relation: str) -> Set[Row]:
         """Return the committed rows of a relation, given and derived."""
-        while True:
-            try:
-                words = self._catalog.rows_of(relation, Version.NEW)
-                return frozenset(self._catalog.decode(relation, words))
-            except DomainOverflow as overflow:  # of what is computed on demand
-                overflow.domain.widen(overflow.ordinal, overflow.ordinal)
-                self._catalog.relayout()
+        words = committed_rows(self._catalog, relation)
+        return frozenset(self._catalog.decode(relation, words))
 
     def levels_and_counts(self, relation: str) -> dict[Row, tuple[int, int]]:
         """Return level and count of each row: what a fresh bootstrap is compared with."""
