@@ -39,6 +39,7 @@ from tidelog.spark.shard_task import (
     changes_of_view,
     drop,
     keep,
+    kept_shard,
     opened,
     program_of,
     router_of,
@@ -105,10 +106,13 @@ class EpochWork:
         assert context is not None
         shard = context.partitionId()
         head, rows = done_in(self, shard, arrived(batches, self.checks))
-        if self.sent:
-            write_answer(Path(self.answers), shard, head)
+        try:
             if rows is not None:
                 yield from rows.combine_chunks().to_batches(_ROWS_AT_ONCE)
+        finally:
+            head = synced(self, shard, head)
+        if self.sent:
+            write_answer(Path(self.answers), shard, head)
             return
         yield pa.RecordBatch.from_pydict(
             {
@@ -165,10 +169,30 @@ def done_in(work: EpochWork, shard: int, came: Arrived) -> tuple[dict[str, Any],
     except TidelogError as error:
         # Returned and not raised: another attempt would fail in the same way.
         drop((work.state.identity, shard))
-        return {"error": type(error).__name__, "message": str(error)}, None
+        return _error_head(error), None
     except BaseException:
         drop((work.state.identity, shard))
         raise
+
+
+def synced(work: EpochWork, shard: int, head: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer when what it names is on the disk, or an error.
+
+    The disk works while the changes of the epoch go to Spark.
+    """
+    kept = kept_shard(work.state, shard)
+    if kept is None:
+        return head
+    try:
+        kept.sync()
+    except TidelogError as error:
+        drop((work.state.identity, shard))
+        return _error_head(error)
+    return head
+
+
+def _error_head(error: TidelogError) -> dict[str, Any]:
+    return {"error": type(error).__name__, "message": str(error)}
 
 
 class _ShardInput:
@@ -436,7 +460,10 @@ def in_this_process(
     work: EpochWork, tables: Tables, shards: int
 ) -> list[tuple[int, dict[str, Any]]]:
     """Do the epoch in all shards, one after the other."""
-    return [(shard, done_in(work, shard, _came(tables, shard))[0]) for shard in range(shards)]
+    return [
+        (shard, synced(work, shard, done_in(work, shard, _came(tables, shard))[0]))
+        for shard in range(shards)
+    ]
 
 
 def error_in_this_process(work: EpochWork, tables: Tables, shards: int) -> DataError | None:

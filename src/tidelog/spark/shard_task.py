@@ -140,6 +140,11 @@ def keep(work: Work, number: int, shard: Shard) -> None:
     _kept[work.identity, number] = shard
 
 
+def kept_shard(work: Work, number: int) -> Shard | None:
+    """Return a shard that is in memory, whatever its state; None if it is not."""
+    return _kept.get((work.identity, number))
+
+
 def forget() -> None:
     """Drop all shards in memory."""
     _kept.clear()
