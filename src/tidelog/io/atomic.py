@@ -20,7 +20,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,13 @@ def write_synced(path: Path, data: bytes) -> None:
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that the names of its files survive a crash of the machine."""
     _sync(folder)
+
+
+def sync_together(paths: Sequence[Path]) -> None:
+    """Sync files and folders. At the same time, as a file system writes its log once for all."""
+    with ThreadPoolExecutor(max(1, len(paths))) as threads:
+        for _ in threads.map(_sync, paths):  # raises what a sync has raised
+            pass
 
 
 def _sync(path: Path) -> None:

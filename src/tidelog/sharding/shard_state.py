@@ -29,6 +29,7 @@ from tidelog.durable.framing import damaged, frame, record_at
 from tidelog.durable.manifest import SnapshotRef
 from tidelog.durable.saved import SavedSnapshot, load_index
 from tidelog.durable.snapshot import SnapshotWriter
+from tidelog.durable.syncing import Syncing
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.protocol import NoObserver
 from tidelog.engine.state import OtherShapeError
@@ -119,6 +120,8 @@ class Shard:
         self._ref: ShardRef | None = None
         self._done: ShardDone | None = None
         self._epoch = 0
+        self._unsynced: tuple[int, Syncing, str] | None = None
+        """The record that is being synced, if there is one: file, sync, and name."""
         self.watched: frozenset[str] = frozenset()
         """The relations whose changes are recorded."""
 
@@ -207,12 +210,17 @@ class Shard:
     # --- an epoch ---
 
     def apply(self, epoch: int, encoded: Encoded) -> ShardDone:
-        """Commit inserted and deleted given rows, as columns of ordinals, durably.
+        """Commit inserted and deleted given rows, as columns of ordinals.
 
-        If this raises anything, the shard must be dropped.
+        The epoch is durable after `sync`. If this raises anything, the shard must be dropped.
         """
         self._epoch = epoch
-        layers = self.engine.apply_ordinals(encoded)
+        try:
+            layers = self.engine.apply_ordinals(encoded)
+        except BaseException:
+            with suppress(StateError):  # the error that led here matters more
+                self.sync()
+            raise
         done = self._done
         assert done is not None
         self._done = None
@@ -223,6 +231,20 @@ class Shard:
             ref = self._snapshot(self._epoch, ref.records[-_KEPT:], self._saved_entries)
         self._ref = done.ref = ref
         return done
+
+    def sync(self) -> None:
+        """Return when what `apply` has written is on the disk.
+
+        If this raises anything, the shard must be dropped.
+        """
+        if self._unsynced is None:
+            return
+        (file, syncing, name), self._unsynced = self._unsynced, None
+        try:
+            self._files.end_sync(syncing, name)
+        finally:
+            self._files.close(file)
+        self._files.sync_folder()
 
     def migrate(self, epoch: int, program: Program) -> ShardDone:
         """Commit a change of the program, and write a snapshot of the new state.
@@ -236,6 +258,7 @@ class Shard:
         self._done = None
         done.bootstrapped = any(la.choice == "bootstrap" for la in self.engine.last_epoch.layers)
         self._ref = done.ref = self._snapshot(epoch, (), ())
+        self.sync()
         return done
 
     def _record(self) -> None:
@@ -268,13 +291,15 @@ class Shard:
         return changes, given
 
     def _write(self, name: str, data: bytes) -> None:
+        """Write a file; `sync` waits until it is on the disk."""
+        self.sync()
         file = self._files.create(name)
         try:
             self._files.write(file, data, 0, name)
-            self._files.sync(file, name)
-        finally:
+            self._unsynced = file, self._files.begin_sync(file, name), name
+        except BaseException:
             self._files.close(file)
-        self._files.sync_folder()
+            raise
 
     def _snapshot(
         self, epoch: int, records: tuple[str, ...], dictionaries: Sequence[Any]

@@ -53,6 +53,7 @@ from tidelog.spark.shard_task import (
     changes_of_view,
     drop,
     keep,
+    kept_shard,
     opened,
     program_of,
     write_changes,
@@ -113,15 +114,19 @@ class EpochWork:
         if self.stage < self.cells.stages - 1:
             yield from (batch_of([row]) for row in found.sent)
             return
-        if self.sent:
-            write_answer(Path(self.answers), shard, found.answer)
+        answer = found.answer
+        try:
             if found.rows is not None:
                 yield from found.rows.combine_chunks().to_batches(_ROWS_AT_ONCE)
+        finally:
+            answer = synced(self, shard, answer)
+        if self.sent:
+            write_answer(Path(self.answers), shard, answer)
             return
         yield pa.RecordBatch.from_pydict(
             {
                 "shard": pa.array([shard], pa.int32()),
-                "head": pa.array([json.dumps(found.answer)], pa.string()),
+                "head": pa.array([json.dumps(answer)], pa.string()),
             }
         )
 
@@ -170,8 +175,7 @@ def done_in(work: EpochWork, shard: int, came: Arrived) -> CellDone:
     except TidelogError as error:
         # Returned and not raised: another attempt would fail in the same way.
         drop((work.state.identity, cell))
-        found = {"error": type(error).__name__, "message": str(error), "stage": work.stage}
-        return _passed_on(work, shard, came, found)
+        return _passed_on(work, shard, came, _error_answer(work, error))
     except BaseException:
         drop((work.state.identity, cell))
         raise
@@ -190,6 +194,27 @@ def _passed_on(
         return CellDone(answer, rows=rows)
     sent = sent_rows(cells, work.checks, work.stage, number, came, answer, done)
     return CellDone(answer, tuple(sent))
+
+
+def synced(work: EpochWork, shard: int, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer when what it names is on the disk, or an error.
+
+    The disk works while the changes of the epoch go to Spark.
+    """
+    cell = work.cells.cell(work.stage, shard)
+    kept = kept_shard(work.state, cell)
+    if kept is None:
+        return answer
+    try:
+        kept.sync()
+    except TidelogError as error:
+        drop((work.state.identity, cell))
+        return _error_answer(work, error)
+    return answer
+
+
+def _error_answer(work: EpochWork, error: TidelogError) -> dict[str, Any]:
+    return {"error": type(error).__name__, "message": str(error), "stage": work.stage}
 
 
 class _CellInput:
@@ -313,6 +338,8 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> CellDone:
         "newest": {**before.get("newest", {}), **epoch.retention.newest},
         "late": {**before.get("late", {}), **epoch.retention.late},
     }
+    if work.stage < cells.stages - 1:
+        shard.sync()  # later stages have the answer
     return _passed_on(work, number, came, answer, (shard, done), rows)
 
 
@@ -492,7 +519,7 @@ def in_this_process(work: EpochWork, tables: Tables) -> list[tuple[int, dict[str
             done_in(part, shard, _came(part, tables, sent[shard], shard))
             for shard in range(cells.shards)
         ]
-        answers = [(shard, found.answer) for shard, found in enumerate(done)]
+        answers = [(shard, synced(part, shard, found.answer)) for shard, found in enumerate(done)]
         sent = [[] for _ in range(cells.shards)]
         for row in (row for found in done for row in found.sent):
             sent[row[0]].append(row)

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidelog.errors import StateError
-from tidelog.io.atomic import sync_folder
+from tidelog.io.atomic import sync_together
 from tidelog.spark.shard_epoch import read_answers
 from tidelog.spark.shard_task import changes_file
 
@@ -61,15 +61,17 @@ class Staged:
             for path in rows.iterdir()
             if (match := re.match(r"part-(\d+)-", path.name))
         }
+        kept: list[Path] = []
         for shard, head in answers:
             _, count = head["views"].get(view, ("", 0))
             if count:
                 if shard not in files:
                     raise StateError(f"Spark has not written the changes of shard {shard}")
                 name = changes_file(epoch, shard, BY_SPARK)
-                _move(files[shard], self._state / name)
+                kept.append(self._state / name)
+                os.replace(files[shard], kept[-1])
                 head["views"][view] = name, count
-        sync_folder(self._state / "changes")
+        sync_together([*kept, self._state / "changes"])
 
     def remove(self) -> None:
         """Remove what is left."""
@@ -81,15 +83,17 @@ def remove_staged(folder: Path) -> None:
     shutil.rmtree(folder / STAGED, ignore_errors=True)
 
 
-def _move(file: Path, target: Path) -> None:
-    with open(file, "rb") as content:
-        os.fsync(content.fileno())
-    os.replace(file, target)
+_COMMITTER = {
+    # Spark's committer protects readers of a folder from unfinished files. Nobody reads this one.
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.cleanup.skipped": "true",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
 
 
 def _options(schema: Any) -> dict[str, str]:
     """Return options for the writer. Numbers differ too much for dictionaries, which take time."""
-    return {
+    return _COMMITTER | {
         f"parquet.enable.dictionary#{field.name}": "false"
         for field in schema.fields
         if field.dataType.typeName() in ("long", "double", "timestamp")

@@ -145,6 +145,11 @@ def keep(work: Work, cell: int, shard: Shard) -> None:
     _kept[work.identity, cell] = shard
 
 
+def kept_shard(work: Work, number: int) -> Shard | None:
+    """Return a shard that is in memory, whatever its state; None if it is not."""
+    return _kept.get((work.identity, number))
+
+
 def forget() -> None:
     """Drop all cells in memory."""
     _kept.clear()

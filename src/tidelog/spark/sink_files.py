@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.errors import DataError, UsageError
-from tidelog.io.atomic import sync_folder
+from tidelog.io.atomic import sync_folder, sync_together
 from tidelog.spark.jobs import settings
 from tidelog.spark.sinks import Writer
 from tidelog.spark.view_changes import EPOCH
@@ -129,14 +129,15 @@ class FileWriter(Writer):
         with self._staged(frame.coalesce(1) if self._is_one_file else frame) as (folder, files):
             if self._is_one_file:
                 (only,) = files
-                _synced(only)
+                sync_together(files)
                 os.replace(only, target)
             else:
                 alone = len(files) == 1
+                sync_together(files)
                 for folders, numbers in _by_folder(files).items():
                     for number, file in enumerate(numbers):
                         name = f"part-{number:05d}" + ("" if alone else f"-{epoch:012d}")
-                        _put(file, folders / (name + self._ending(file)))
+                        os.replace(file, folders / (name + self._ending(file)))
                 for path in folder.iterdir():
                     if path.name.startswith((".", "_")):
                         path.unlink()  # Spark's mark of success, and checksums
@@ -147,10 +148,11 @@ class FileWriter(Writer):
     def write_changes(self, epoch: int, frame: Any) -> None:
         """Write the files of an epoch."""
         with self._staged(frame) as (folder, files):
+            sync_together(files)
             self._put_changes(epoch, folder, files)
 
     def _put_changes(self, epoch: int, folder: Path, files: list[Path]) -> None:
-        """Move the files of an epoch from a folder to the target, the first of them last."""
+        """Move synced files of an epoch from a folder to the target, the first of them last."""
         target, name = self._target, _name(epoch)
         kept = set()
         for folders, numbers in reversed(_by_folder(files).items()):
@@ -159,7 +161,7 @@ class FileWriter(Writer):
             for number, file in reversed(list(enumerate(numbers))):
                 more = "" if len(numbers) == 1 else _part(number)
                 kept.add(place / (name + more + self._ending(file)))
-                _put(file, place / (name + more + self._ending(file)))
+                os.replace(file, place / (name + more + self._ending(file)))
             sync_folder(place)
         for path in target.rglob(f"{name}*"):
             if path not in kept:
@@ -177,8 +179,9 @@ class FileWriter(Writer):
         with self._beside() as folder:
             folder.mkdir()
             copies = [folder / f"part-{number:05d}.parquet" for number in range(len(files))]
-            for file, copy in zip(files, copies, strict=True):
-                _link(file, copy)
+            pairs = zip(files, copies, strict=True)
+            # The files of the state are synced already, and these may be the same.
+            sync_together([copy for file, copy in pairs if not _link(file, copy)])
             self._put_changes(epoch, folder, copies)
 
     @contextmanager
@@ -245,13 +248,8 @@ def _by_folder(files: list[Path]) -> dict[Path, list[Path]]:
     return found
 
 
-def _put(file: Path, target: Path) -> None:
-    _synced(file)
-    os.replace(file, target)
-
-
-def _link(file: Path, copy: Path) -> None:
-    """Give a file a second name; copy it if the file system cannot.
+def _link(file: Path, copy: Path) -> bool:
+    """Give a file a second name; copy it if the file system cannot, and return False.
 
     Neither the state nor a sink changes a file of changes: each only removes its own name.
     """
@@ -259,11 +257,8 @@ def _link(file: Path, copy: Path) -> None:
         os.link(file, copy)
     except OSError:  # another file system, or one without links
         shutil.copyfile(file, copy)
-
-
-def _synced(file: Path) -> None:
-    with open(file, "rb") as content:
-        os.fsync(content.fileno())
+        return False
+    return True
 
 
 def _remove(path: Path) -> None:
