@@ -41,7 +41,7 @@ from tidelog.kernel import trace as t
 from tidelog.kernel.descriptors import MOST_RUNS
 from tidelog.kernel.marks import ALIVE, DEAD_NOW
 from tidelog.plan.body import LoweredRule
-from tidelog.plan.bounds import slot_bounds
+from tidelog.plan.bounds import SlotBound, slot_bounds
 from tidelog.plan.complements import is_subset
 from tidelog.plan.order import Orderer
 from tidelog.plan.skipping import complemented, windowed
@@ -144,6 +144,9 @@ class RuleTrace:
     def _compile(self) -> None:
         catalog, rule = self._catalog, self.rule
         atoms = named_atoms(rule)
+        relations = [catalog.relations[atom.relation] for atom in atoms]
+        self._domains = slot_domains(catalog, (rule.head, *atoms))
+        bounds = () if self._is_plain else self._bounds()
         small = small_atoms(atoms, lambda i: catalog.stats(atoms[i].relation).rows)
         plan = Orderer(
             atoms,
@@ -151,14 +154,18 @@ class RuleTrace:
             frozenset(rule.constants),
             None,
             lambda i: catalog.stats(atoms[i].relation),
-            lambda i: tuple(catalog.relations[atoms[i].relation].indexes),
+            lambda i: tuple(relations[i].indexes),
             _PRICE,
+            bounds=bounds,
+            kept=rule.head.slots,
             late=frozenset(slot for i in small for slot in atoms[i].slots),
+            alone=frozenset(bound.other for bound in bounds),
         ).plan()
         self.plan = leaps_only(plan, small)
-        self._domains = slot_domains(catalog, (rule.head, *atoms))
         if not self._is_plain:
-            self._skip()
+            known = rule.constants.keys() - self._domains.keys()
+            self.plan = windowed(self.plan, bounds, known)
+            self.plan = complemented(self.plan, lambda i: tuple(relations[i].indexes))
         head = catalog.relations[rule.head.relation].primary.layout
         layouts = [
             Layout(order, catalog.domains(atom.relation))
@@ -169,18 +176,12 @@ class RuleTrace:
         self._program = compile_join(self.plan, layouts, self._domains, self._constants, output)
         self._steps = self._program.arrays["steps"]
 
-    def _skip(self) -> None:
-        """Let leaps skip through comparisons and negated atoms."""
-        rule, relations = self.rule, self._catalog.relations
-        bounds = slot_bounds(
-            rule.conditions,
-            rule.constants,
+    def _bounds(self) -> tuple[SlotBound, ...]:
+        return slot_bounds(
+            self.rule.conditions,
+            self.rule.constants,
             lambda slot, number, type_: is_safe_sum(self._domains.get(slot), number, type_),
         )
-        known = rule.constants.keys() - self._domains.keys()
-        plan = windowed(self.plan, bounds, known)
-        atoms = plan.atoms
-        self.plan = complemented(plan, lambda i: tuple(relations[atoms[i].relation].indexes))
 
     def _find_uses(self) -> None:
         """Find the uses of atoms, and make their indexes."""
@@ -345,6 +346,9 @@ class RuleTrace:
         for index, chunks in zip(self.indexes, found, strict=True):
             index.load(_joined(chunks, np.empty((index.words, 0), np.int64)))
         self._recorded = sum(index.stored for index in self.indexes)
+        self.statistics = TraceStatistics(
+            operations=int(self._state[t.OPERATIONS]), recorded=self._recorded
+        )
         return True
 
     def _share_done(self) -> float:

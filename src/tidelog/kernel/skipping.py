@@ -1,15 +1,15 @@
 """How a LEAP of a trace moves an atom on, also through values that a negated atom has.
 
-`skip` finds the next value that an atom has and a negated atom lacks. Where both have the same rows,
-it need not look at them: it gallops over positions. Rows i..i+k of one run and j..j+k of another
-have the same values
+`skip` finds the next value that an atom has and a negated atom lacks. Where both have the same
+rows, it need not look at them: it gallops over positions. Rows i..i+k of one run and j..j+k of
+another have the same values
 
     if the last two are equal, and the second atom is a subset of the first one, or
     if the last two are the first ones + k: all values between are there.
 
-In the first case, that is the principle of leapfrog-maintenance.md, 3.1.2: an interval in which both
-have as many rows has no complement. What neither proves is compared row by row, in a loop. Runs
-that have few rows in the way end a gallop, and so do dead rows; marks are read one by one.
+In the first case, that is the principle of leapfrog-maintenance.md, 3.1.2: an interval in which
+both have as many rows has no complement. What neither proves is compared row by row, in a loop. A
+row of another run ends a gallop, and so does a dead row; marks are read one by one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Leapfrog triejoin that records what its trace depends on, and repeats only parts of it.
 
 It interprets the arrays of a compiled join (kernel/join_layout.py) with the steps LEAP, WINDOW,
-SEEK, ABSENT, CALC, TEST and EMIT, on two versions of the relations at once: bit 0 of a *status* stands
-for the old version, bit 1 for the new one. An assignment of the variables bound so far is a *node*;
-its status says in which versions it exists.
+SEEK, ABSENT, CALC, TEST and EMIT, on two versions of the relations at once: bit 0 of a *status*
+stands for the old version, bit 1 for the new one. An assignment of the variables bound so far is a
+*node*; its status says in which versions it exists.
 
     status 3   the node is in both: a LEAP only visits the regions of its node (the change oracle)
     status 1   it is in the old version only: all below it is enumerated there, with weight -1
@@ -20,9 +20,9 @@ not reach beyond the region. The paper opens all atoms, and with OPENS_ALL so do
 node depends on the first values of a small relation, whether the others ever get there or not.
 
 A WINDOW narrows the values of its LEAP: it starts with a seek, and no interval reaches beyond the
-window. Negated atoms of a LEAP are asked at a value that all others have. If one has it, too, then
-the LEAP skips to the next value w that it lacks (kernel/skipping.py): from v to w both the atom that
-moves and the negated one depend on [v, w].
+window. Negated atoms of a LEAP are asked at a value v that all others have. If one has it, too, the
+LEAP skips to the next value w that it lacks (kernel/skipping.py). Then both the atom that moves and
+the negated one depend on [v, w].
 
 A LEAP visits dead prefixes in kernel/join.py, where the last column decides. Here the intervals
 depend on where a seek lands, so every landing is on a row that its version shows.
@@ -67,7 +67,8 @@ REGION_FIRST, REGION_LAST, REGION_RECORDS = -3, -2, -1
 
 # `work`, by step: the state of a LEAP. TODO and AT have a column for each version; LOW and HIGH are
 # its window.
-STATUS, RECORDS, HAS_REGION, FIRST, LAST, TODO, AT, LOW, HIGH, WORK_SIZE = 0, 1, 2, 3, 4, 5, 7, 9, 10, 11
+STATUS, RECORDS, HAS_REGION, FIRST, LAST, TODO, AT = 0, 1, 2, 3, 4, 5, 7
+LOW, HIGH, WORK_SIZE = 9, 10, 11
 OPEN, BEGIN, NEXT, SEEKING, HELD, ENDED = range(6)  # values of TODO
 
 # `uses`: for each use of an atom by a step, the columns of its index, in `places`. -1 has none.

@@ -2,10 +2,10 @@
 
     v(x, y) :- p(x), t(x, y), !s(x, y), lo(x, l), hi(x, h), l <= y, y < h.
 
-A plan tests `y` after it is bound. Here the comparisons become a *window* of the leap that binds it,
-which begins at `l` and ends before `h`. The negated atom becomes a part of the leap: from a value that
-`s` has, the leap goes on to the next one of `t` that `s` lacks, and rows that both have are skipped
-by searches (kernel/skipping.py; leapfrog-maintenance.md, 3.1.2).
+A plan tests `y` after it is bound. Here the comparisons become a *window* of the leap that binds
+it, which begins at `l` and ends before `h`. The negated atom becomes a part of the leap: from a
+value that `s` has, the leap goes on to the next one of `t` that `s` lacks, and rows that both have
+are skipped by searches (kernel/skipping.py; leapfrog-maintenance.md, 3.1.2).
 
 That is for traces (plan/traces.py). What is skipped is one interval of the trace. Values that are
 tested one by one would be an interval each.
@@ -59,7 +59,11 @@ def complemented(plan: Plan, held: Callable[[int], Sequence[Order]]) -> Plan:
     for step in plan.steps:
         leaps = {s.slot: number for number, s in enumerate(steps) if isinstance(s, Leap)}
         args = plan.atoms[step.atom].args if isinstance(step, Absent) else ()
-        if not isinstance(step, Absent) or len(set(args)) < len(args) or not leaps.keys() >= {*args}:
+        if (
+            not isinstance(step, Absent)
+            or len(set(args)) < len(args)
+            or not leaps.keys() >= {*args}
+        ):
             steps.append(step)
             continue
         number = max(leaps[slot] for slot in args if slot is not None)
