@@ -137,6 +137,22 @@ def test_a_window_costs_what_it_holds() -> None:
     assert max(taken) <= 1.2 * min(taken) <= 3 * 10 * math.log2(500)
 
 
+def test_a_window_that_ends_before_all_codes() -> None:
+    """Codes are not negative: an interval must not end at -1."""
+    text = """
+        .decl g(z: number)
+        .decl r(y: number)
+        .decl v(y: number, z: number)
+        v(y, z) :- g(z), r(y), z >= y + 2.
+    """
+    facts = {"g": [(1,), (7,)], "r": [(20,)]}
+    db = tidelog.Database(text, facts=facts, strategy={"v": "leapfrog"})
+    assert Window in steps_of(db)[1]
+    with db.transaction() as tx:
+        tx.insert("r", [(3,)])
+    assert set(tx.changes["v"].inserted) == {(3, 7)}
+
+
 # --- results --------------------------------------------------------------------------------------
 
 

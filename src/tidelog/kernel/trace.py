@@ -511,7 +511,8 @@ def trace(
                 )  # fmt: skip
                 passed = status
                 if steps[step, k.WINDOW_KIND] & k.BELOW:
-                    if before or place == LOWEST:
+                    least_code = LOWEST if steps[step, k.WINDOW_MASK] == -1 else np.int64(0)
+                    if before or (place == least_code and not beyond):
                         passed = np.int64(0)
                     elif not beyond:
                         work[leap, HIGH] = min(work[leap, HIGH], place - 1)
