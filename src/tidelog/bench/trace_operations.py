@@ -26,7 +26,7 @@ Tables = dict[str, list[Row]]
 
 VIEW = "v"
 HOT = 50  # values of z that are in g, h and i many times
-_EACH = 32
+_EACH, _FEW = 32, 4
 _WINDOW = 4  # the columns of a row of a random join are this close to each other
 
 
@@ -107,15 +107,19 @@ def small_relation(size: int) -> Tables:
 
 
 def witnesses(size: int) -> Tables:
-    """Return relations with a third of `size` rows each; rows of `a` have about 16 witnesses."""
+    """Return about `size` rows, in groups of nodes; most rows of `a` have about 16 witnesses."""
     rng = np.random.default_rng(1)
-    half, each = 2 * _EACH, np.arange(size // 3 // _EACH) // _EACH
+    groups = np.arange(size // (2 * _EACH + _FEW)) // _EACH
     found: Tables = {}
-    for name, values in (("a", _EACH), ("b", half), ("c", half)):
+    for name, values, chosen in (
+        ("a", _EACH, _FEW),
+        ("b", 2 * _EACH, _EACH),
+        ("c", 2 * _EACH, _EACH),
+    ):
         rows = [
-            (node, int(group) * values + int(value))
-            for node, group in enumerate(each.tolist())
-            for value in rng.permutation(values)[:_EACH].tolist()
+            (node, group * values + int(value))
+            for node, group in enumerate(groups.tolist())
+            for value in rng.permutation(values)[:chosen].tolist()
         ]
         found[name] = sorted(rows)
     return found
