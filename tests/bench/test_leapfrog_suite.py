@@ -15,7 +15,7 @@ from tidelog.bench.trace_operations import BENCH_RULES, power_law, random_shape,
 SMALL = Request(Scale.SMALL, None)
 
 
-@pytest.mark.parametrize("name", ["triangle", "4-cycle", "small relation"])
+@pytest.mark.parametrize("name", ["triangle", "4-cycle", "small relation", "complement"])
 def test_all_ways_find_the_same(name: str) -> None:
     rows = set()
     for way in (BY_CLOCK, BY_DELTA, BY_TRACE):

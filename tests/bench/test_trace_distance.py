@@ -52,3 +52,32 @@ def test_it_counts_the_same(shape: str, number: int) -> None:
         assert distance.edits == len(set(slow) ^ set(old_slow))
         seen += distance.edits
     assert seen > 0
+
+
+def test_a_join_that_stops_at_a_witness() -> None:
+    """It does not depend on the witnesses behind the first one."""
+    facts = {
+        "a": [(x, x) for x in range(3)],
+        "b": [(x, z) for x in range(3) for z in range(20)],
+        "c": [(y, z) for y in range(3) for z in range(5, 30)],
+    }
+    database = tidelog.Database(
+        BENCH_RULES["witnesses"].program, facts=facts, strategy={VIEW: "leapfrog"}
+    )
+    kernel = kernel_of(database)
+    (found,) = (s for layer, s in kernel.layers if VIEW in layer.relations)
+    assert isinstance(found, Leapfrog)
+    (trace,) = found.traces.by_rule.values()
+    assert trace.plan.steps[-1].slot == "z"
+    edits = []
+    tables = tables_of(kernel.catalog, trace.plan)
+    for z in (15, 5):
+        with database.transaction() as tx:
+            tx.delete("c", [(1, z)])
+        after = tables_of(kernel.catalog, trace.plan)
+        for stops in (False, True):
+            edits.append(trace_distance(trace.plan, tables, after, stops=stops).edits)
+        tables = after
+    whole, behind, again, first = edits
+    assert behind == 0
+    assert min(whole, again, first) > 0

@@ -23,13 +23,17 @@ def multiway_case(seed: int) -> RandomCase:
     is_wide = kind == "number" and rng.random() < 0.2
     declared = [Declaration(name, (kind,) * arity) for name, arity in _BASE.items()]
     rules: list[RuleText] = []
+    has_subset = rng.random() < 0.4  # a subset of e
+    if has_subset:
+        declared.append(Declaration("s", (kind,) * 2))
+        rules.append(RuleText(("s(x, y)",), ("e(x, y)", rng.choice(("r(y)", "g(y, x)", "!r(x)")))))
     for number in range(rng.randint(1, 3)):
-        columns, body = _rule(rng, kind)
+        columns, body = _rule(rng, kind, has_subset=has_subset)
         declared.append(Declaration(f"v{number}", (kind,) * len(columns)))
         rules.append(RuleText((f"v{number}({', '.join(columns)})",), tuple(body)))
         if rng.random() < 0.4:  # another rule for the same view
             while True:
-                more, body = _rule(rng, kind)
+                more, body = _rule(rng, kind, has_subset=has_subset)
                 if len(more) >= len(columns):
                     break
             head = f"v{number}({', '.join(more[: len(columns)])})"
@@ -70,8 +74,8 @@ def multiway_case(seed: int) -> RandomCase:
     return RandomCase(seed, tuple(declared), tuple(rules), facts, tuple(epochs))
 
 
-def _rule(rng: random.Random, kind: str) -> tuple[list[str], list[str]]:
-    """Return the columns of a head and a body."""
+def _rule(rng: random.Random, kind: str, *, has_subset: bool) -> tuple[list[str], list[str]]:
+    """Return the columns of a head and a body. `s` is a subset of `e`, if there is one."""
     if rng.random() < 0.4:
         body = rng.choice(_CYCLES).replace("), ", ");").split(";")
         used = sorted({c for atom in body for c in atom if c in "xyzw"} & set("xyzw"))
@@ -91,8 +95,14 @@ def _rule(rng: random.Random, kind: str) -> tuple[list[str], list[str]]:
     if rng.random() < 0.35:
         name = rng.choice(list(_BASE))
         body.append(f"!{name}({', '.join(rng.choice(used) for _ in range(_BASE[name]))})")
+    edges = [atom for atom in body if atom.startswith("e(") and "_" not in atom]
+    if has_subset and edges and rng.random() < 0.6:
+        body.append(f"!s{rng.choice(edges)[1:]}")
     if rng.random() < 0.3:
         body.append(f"{rng.choice(used)} {rng.choice(('<', '<=', '!='))} {rng.choice(used)}")
+    if kind == "number" and rng.random() < 0.3:
+        other = rng.choice((str(rng.randint(0, 7)), f"{rng.choice(used)} + {rng.randint(-3, 3)}"))
+        body.append(f"{rng.choice(used)} {rng.choice(('<', '<=', '>', '>='))} {other}")
     columns = rng.sample(used, rng.randint(1, len(used)))
     if kind == "number" and rng.random() < 0.25:
         body.append(f"s = {rng.choice(used)} {rng.choice('+*%')} {rng.choice(used)}")

@@ -53,6 +53,24 @@ NEGATED = """
 .decl v(x: number, z: number)
 v(x, z) :- e(x, y), e(y, z), !e(x, z), !r(z).
 """
+SKIPPING = """
+.decl e(x: number, y: number)
+.decl g(x: number, y: number)
+.decl h(x: number, y: number)
+.decl r(x: number)
+.decl v(x: number, y: number)
+h(x, y) :- e(x, y), g(y, x).
+v(x, y) :- r(x), e(x, y), !h(x, y).
+"""
+WINDOWS = """
+.decl e(x: number, y: number)
+.decl g(x: number, y: number)
+.decl v(x: number, y: number, z: number)
+v(x, y, z) :- e(x, y), g(y, z), x <= z, z < y, !e(y, z).
+"""
+TEXTS = {
+    "3": TRIANGLE, "4": FOUR, "paper": PAPER, "not": NEGATED, "skip": SKIPPING, "window": WINDOWS,
+}  # fmt: skip
 WIDTHS = {"e": 2, "g": 2, "h": 2, "i": 3, "r": 1}
 
 
@@ -216,7 +234,7 @@ def history(text: str, number: int, epochs: int, values: int, rows: int) -> obje
         yield db
 
 
-@pytest.mark.parametrize("text", [TRIANGLE, FOUR, PAPER, NEGATED], ids=["3", "4", "paper", "not"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("number", range(sample(2, 40)))
 def test_indexes_are_a_certificate(text: str, number: int) -> None:
     for epoch, db in enumerate(history(text, number, 25, 8, 25)):
@@ -229,7 +247,7 @@ def test_indexes_are_a_certificate(text: str, number: int) -> None:
         assert_covered(trace, slow, 9)
 
 
-@pytest.mark.parametrize("text", [TRIANGLE, FOUR, PAPER, NEGATED], ids=["3", "4", "paper", "not"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("rows", [60, sample(250, 2000)])
 def test_operations_follow_the_distance_of_traces(text: str, rows: int) -> None:
     before = None
@@ -246,7 +264,7 @@ def test_operations_follow_the_distance_of_traces(text: str, rows: int) -> None:
     print(f"at most {worst:.2f} operations for an edit, per log n")
 
 
-@pytest.mark.parametrize("text", [TRIANGLE, FOUR, PAPER, NEGATED], ids=["3", "4", "paper", "not"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_every_change_that_alters_a_fresh_trace_is_matched(text: str) -> None:
     """One change after another, each on a trace that has just been recorded, as a whole run has it.
 

@@ -10,11 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tidelog.join.trace import AtomPrefixUse, RuleTrace
-from tidelog.plan.steps import Absent, Leap, Plan, Seek
+from tidelog.logic.program import Comparison
+from tidelog.plan.skipping import skipping_atom
+from tidelog.plan.steps import Absent, Leap, Plan, Seek, Window
 from tidelog.store.catalog import Catalog
 from tidelog.store.sensitivity import HIGHEST, LOWEST
 
 Tables = Sequence[set[tuple[int, ...]]]
+
+
+class NodeOfLeap(NamedTuple):
+    """A leap at a node: the values of slots, those that it finds, and its window."""
+
+    node: tuple[int, ...]
+    slots: dict[str, int]
+    values: list[int]
+    low: int
+    high: int
 
 
 class Operation(NamedTuple):
@@ -33,17 +45,23 @@ class SlowTrace:
     def __init__(
         self, plan: Plan, tables: Tables, constants: Mapping[str, int], *, opens_all: bool = False
     ) -> None:
-        """Run the join; `tables` has the rows of each atom, in the order of the plan."""
+        """Run the join; `tables` has the rows of each atom, in the order of the plan.
+
+        Windows compare codes, so the domains of what they compare have to have the same bias.
+        """
         self._plan, self._opens_all = plan, opens_all
         self._tries = [_trie(rows) for rows in tables]
         self.operations: list[Operation] = []
-        self.nodes: dict[int, list[tuple[tuple[int, ...], dict[str, int], list[int]]]] = {}
-        """For each LEAP, by its first use: nodes, the values of slots, values of the variable."""
+        self.nodes: dict[int, list[NodeOfLeap]] = {}
+        """For each LEAP, by its first use."""
         self._numbers: list[int] = []
         number = 0
         for step in plan.steps:
             self._numbers.append(number)
-            number += len(step.atoms) if isinstance(step, Leap) else isinstance(step, Seek | Absent)
+            if isinstance(step, Leap):
+                number += len(step.atoms) + len(step.absent)
+            else:
+                number += isinstance(step, Seek | Absent)
         self._run(0, (), dict(constants), [trie for trie in self._tries])
 
     def _run(self, at: int, node: tuple[int, ...], slots: dict[str, int], tries: list) -> None:
@@ -51,9 +69,17 @@ class SlowTrace:
             return
         step, use = self._plan.steps[at], self._numbers[at]
         match step:
+            case Window():
+                self._run(at + 1, node, slots, tries)
             case Leap(slot, atoms, _):
-                values = list(self._leap(use, node, [sorted(tries[a]) for a in atoms]))
-                self.nodes.setdefault(use, []).append((node, dict(slots), values))
+                low, high = self._window(at, slots)
+                lists = [sorted(tries[a]) for a in atoms]
+                lists += [sorted(self._below(a, slots)) for a in step.absent]
+                values = []
+                if low <= high:
+                    values = list(self._leap(step, use, node, lists, low, high))
+                    found = NodeOfLeap(node, dict(slots), values, low, high)
+                    self.nodes.setdefault(use, []).append(found)
                 for value in values:
                     below = list(tries)
                     for atom in atoms:
@@ -73,36 +99,90 @@ class SlowTrace:
             case _:
                 raise AssertionError(f"not in these tests: {step}")
 
-    def _leap(self, use: int, node: tuple[int, ...], atoms: list[list[int]]) -> Iterator[int]:
+    def _window(self, at: int, slots: dict[str, int]) -> tuple[int, int]:
+        """Return the first and the last value that the windows before a leap leave."""
+        low, high = LOWEST, HIGHEST
+        while at and isinstance(window := self._plan.steps[at - 1], Window):
+            at -= 1
+            value = slots[window.other] + window.offset
+            match window.op:
+                case Comparison.GE:
+                    low = max(low, value)
+                case Comparison.GT:
+                    low = max(low, value + 1)
+                case Comparison.LE:
+                    high = min(high, value)
+                case _:
+                    high = min(high, value - 1)
+        return low, high
+
+    def _below(self, atom: int, slots: dict[str, int]) -> dict:
+        """Return what a negated atom has in its last column."""
+        trie = self._tries[atom]
+        for column in self._plan.orders[atom][:-1]:
+            trie = trie.get(slots[str(self._plan.atoms[atom].args[column])], {})
+        return trie
+
+    def _leap(
+        self, step: Leap, use: int, node: tuple[int, ...], atoms: list[list[int]], low: int,
+        high: int,
+    ) -> Iterator[int]:  # fmt: skip
         """Yield the values on which all agree (leapfrog-maintenance.md, 4.1)."""
+        positive = len(step.atoms)
+
+        def after(number: int, target: int) -> int | None:
+            place = bisect_left(atoms[number], target)
+            return atoms[number][place] if place < len(atoms[number]) else None
+
+        def note(number: int, first: int, found: int | None) -> None:
+            is_found = found is not None and found <= high
+            last = found if is_found else high
+            self.operations.append(Operation(use + number, node, first, last, is_found))
 
         def move(number: int, first: int, target: int) -> int | None:
-            place = bisect_left(atoms[number], target)
-            found = atoms[number][place] if place < len(atoms[number]) else None
-            last = HIGHEST if found is None else found
-            self.operations.append(Operation(use + number, node, first, last, found is not None))
-            return found
+            found = after(number, target)
+            note(number, first, found)
+            return None if found is None or found > high else found
 
         at: dict[int, int] = {}
-        for number in range(len(atoms) if self._opens_all else 1):
-            found = move(number, LOWEST, LOWEST)
-            if found is None:
-                return
-            at[number] = found
-        value = max(at.values())
+        value = low
+        if low == LOWEST:
+            for number in range(positive if self._opens_all else 1):
+                found = move(number, LOWEST, LOWEST)
+                if found is None:
+                    return
+                at[number] = found
+            value = max(at.values())
         while True:
             behind = [n for n in range(len(atoms)) if at.get(n) != value]
-            if behind:
-                found = move(behind[0], value, value)
-                at = at if found == value else {}
-                number = behind[0]
-            else:
+            if not behind:
                 yield value
-                at, number = {}, 0
+                if value >= high:
+                    return
+                at = {}
                 found = move(0, value, value + 1)
-            if found is None:
-                return
-            at[number] = value = found
+                if found is None:
+                    return
+                at[0] = value = found
+            elif behind[0] < positive:
+                found = move(behind[0], value, value)
+                if found is None:
+                    return
+                at = at if found == value else {}
+                at[behind[0]] = value = found
+            elif after(behind[0], value) != value:
+                note(behind[0], value, value)
+                at[behind[0]] = value
+            else:
+                whole = skipping_atom(self._plan, step, step.absent[behind[0] - positive])
+                lacking = set(atoms[behind[0]])
+                found = next((v for v in atoms[whole] if v > value and v not in lacking), None)
+                note(whole, value, found)
+                note(behind[0], value, found)
+                if found is None or found > high:
+                    return
+                at = {whole: found, behind[0]: found}
+                value = found
 
     def values_of(self, atom: int, use: AtomPrefixUse, slots: Mapping[str, int]) -> set[int]:
         """Return the values that an atom has for a use, when slots have these values."""
@@ -188,19 +268,19 @@ def assert_covered(trace: RuleTrace, slow: SlowTrace, most: int) -> None:
 
     steps = [step for step in trace.plan.steps if isinstance(step, Leap)]
     for step, (use, nodes) in zip(steps, sorted(slow.nodes.items()), strict=False):
-        uses = range(use, use + len(step.atoms))
-        for node, slots, values in nodes:
+        atoms = (*step.atoms, *step.absent)
+        uses = range(use, use + len(atoms))
+        for node, slots, values, low, high in nodes:
             present = [
-                slow.values_of(a, trace.uses[u], slots)
-                for a, u in zip(step.atoms, uses, strict=True)
+                slow.values_of(a, trace.uses[u], slots) for a, u in zip(atoms, uses, strict=True)
             ]
-            for value in range(most + 1):
+            for value in range(max(0, low), min(most, high) + 1):
                 if value in values:
                     assert all(covers(u, node, value) for u in uses), (use, node, value)
                 else:
                     assert any(
-                        value not in has and covers(u, node, value)
-                        for u, has in zip(uses, present, strict=True)
+                        (value in has) == (number >= len(step.atoms)) and covers(u, node, value)
+                        for number, (u, has) in enumerate(zip(uses, present, strict=True))
                     ), (use, node, value)
     for op in slow.operations:
         if trace.uses[op.use].is_point and trace.uses[op.use].node:

@@ -49,8 +49,13 @@ def tables_of(catalog: Catalog, plan: Plan) -> list[Array]:
     return tables
 
 
-def trace_distance(plan: Plan, before: Sequence[Array], after: Sequence[Array]) -> Distance:
-    """Return the distance of the traces on two versions of the tables. All steps are leaps."""
+def trace_distance(
+    plan: Plan, before: Sequence[Array], after: Sequence[Array], *, stops: bool = False
+) -> Distance:
+    """Return the distance of the traces on two versions of the tables. All steps are leaps.
+
+    With `stops`, the last leap stops at its first value, as a short-circuit evaluation does.
+    """
     leaps = [step for step in plan.steps if isinstance(step, Leap)]
     assert len(leaps) == len(plan.steps)
     starts, parts = [0], []
@@ -62,7 +67,7 @@ def trace_distance(plan: Plan, before: Sequence[Array], after: Sequence[Array]) 
     versions = [_laid_out(tables, height) for tables in (before, after)]
     found = _distance(
         np.array(starts), np.array(parts), versions[0][0], versions[0][1], versions[1][0],
-        versions[1][1],
+        versions[1][1], stops,
     )  # fmt: skip
     return Distance(*(int(number) for number in found))
 
@@ -97,7 +102,7 @@ def _seek(values, at, end, target):
 
 
 @njit(cache=True)
-def _leap(rows, parts, start, stop, low, high, at, values, filled, operations):
+def _leap(rows, parts, start, stop, low, high, at, values, filled, operations, stops):
     """Run one leap; return its values (from `filled` on) and operations, and their numbers.
 
     The arrays are returned because they grow.
@@ -130,6 +135,8 @@ def _leap(rows, parts, start, stop, low, high, at, values, filled, operations):
                 values = np.concatenate((values, np.empty_like(values)))
             values[filled] = value
             filled += 1
+            if stops:
+                return values, filled, operations, written
             place = start
             value += 1
 
@@ -164,7 +171,7 @@ def _differing(start, stop, one, ones, other, others):
 
 
 @njit(cache=True)
-def _distance(starts, parts, rows_0, starts_0, rows_1, starts_1):
+def _distance(starts, parts, rows_0, starts_0, rows_1, starts_1, stops):
     """Return the edit distance, and the number of operations of each version."""
     atoms, levels, height = starts_0.shape[0] - 1, starts.shape[0] - 1, rows_0.shape[0]
     low = np.zeros((2, atoms, height + 1), np.int64)
@@ -192,7 +199,7 @@ def _distance(starts, parts, rows_0, starts_0, rows_1, starts_1):
                     rows = rows_0 if v == 0 else rows_1
                     values[v], end[level, v], lists[v], written[v] = _leap(
                         rows, parts, start, stop, low[v], high[v], at, values[v],
-                        begin[level, v], lists[v],
+                        begin[level, v], lists[v], stops and level == levels - 1,
                     )  # fmt: skip
                     total[v] += written[v]
             if status[level] == 3:

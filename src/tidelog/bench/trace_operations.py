@@ -19,12 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidelog.bench.trace_distance import tables_of, trace_distance
+from tidelog.plan.steps import Leap
 from tidelog.values.types import Row
 
 Tables = dict[str, list[Row]]
 
 VIEW = "v"
 HOT = 50  # values of z that are in g, h and i many times
+_EACH, _FEW = 32, 4
 _WINDOW = 4  # the columns of a row of a random join are this close to each other
 
 
@@ -57,6 +59,8 @@ class Update:
     operations: int
     edits: int
     rows: int
+    first_edits: int
+    """The edits if the last variable, where the head has it not, stopped at its first value."""
 
     @property
     def ratio(self) -> float:
@@ -100,6 +104,25 @@ def small_relation(size: int) -> Tables:
         "r": [(z,) for z in range(100, 1000, 7)],
     }
     return {name: sorted(set(rows)) for name, rows in facts.items()}
+
+
+def witnesses(size: int) -> Tables:
+    """Return about `size` rows, in groups of nodes; most rows of `a` have about 16 witnesses."""
+    rng = np.random.default_rng(1)
+    groups = np.arange(size // (2 * _EACH + _FEW)) // _EACH
+    found: Tables = {}
+    for name, values, chosen in (
+        ("a", _EACH, _FEW),
+        ("b", 2 * _EACH, _EACH),
+        ("c", 2 * _EACH, _EACH),
+    ):
+        rows = [
+            (node, group * values + int(value))
+            for node, group in enumerate(groups.tolist())
+            for value in rng.permutation(values)[:chosen].tolist()
+        ]
+        found[name] = sorted(rows)
+    return found
 
 
 def random_shape(seed: int) -> BenchRule:
@@ -146,6 +169,7 @@ SMALL_RELATION = BenchRule(
     "v(x, y) :- g(x, z), h(y, z), i(x, y, z), r(z).", {"g": 2, "h": 2, "i": 3, "r": 1},
     lambda n: small_relation(n // 3),
 )  # fmt: skip
+WITNESSES = BenchRule("v(x, y) :- a(x, y), b(x, z), c(y, z).", {"a": 2, "b": 2, "c": 2}, witnesses)
 FOUR_CYCLE = BenchRule(
     "v(x, y, z, w) :- e(x, y), e(y, z), e(z, w), e(w, x).", {"e": 2},
     lambda n: {"e": sparse_graph(n)},
@@ -154,6 +178,7 @@ BENCH_RULES = {
     "triangles": TRIANGLE,
     "4-cycles": FOUR_CYCLE,
     "g, h, i, r": SMALL_RELATION,
+    "witnesses": WITNESSES,
     **{f"random {number}": random_shape(number) for number in (1, 2, 3)},
 }
 
@@ -173,6 +198,7 @@ def updates(shape: BenchRule, size: int, epochs: int, seed: int = 1) -> Iterator
     assert isinstance(strategy, Leapfrog)
     before = None
     plan = None
+    stops = False
     for _ in range(epochs):
         name = names[int(rng.integers(len(names)))]
         row = facts[name][int(rng.integers(len(facts[name])))]
@@ -184,6 +210,9 @@ def updates(shape: BenchRule, size: int, epochs: int, seed: int = 1) -> Iterator
         (trace,) = strategy.traces.by_rule.values()
         if trace.plan is not plan:  # it was recorded again
             plan, before = trace.plan, tables_of(kernel.catalog, trace.plan)
+            last = plan.steps[-1]
+            assert isinstance(last, Leap)
+            stops = last.slot not in trace.rule.head.slots
         assert before is not None
         with database.transaction() as tx:
             (tx.delete if is_there else tx.insert)(name, [row])
@@ -192,5 +221,6 @@ def updates(shape: BenchRule, size: int, epochs: int, seed: int = 1) -> Iterator
             continue
         after = tables_of(kernel.catalog, plan)
         distance = trace_distance(plan, before, after)
+        first = trace_distance(plan, before, after, stops=True) if stops else distance
         before = after
-        yield Update(trace.statistics.operations, distance.edits, rows)
+        yield Update(trace.statistics.operations, distance.edits, rows, first.edits)

@@ -19,7 +19,8 @@ from tidelog.kernel.descriptors import MOST_RUNS, WORDS
 from tidelog.kernel.machine import Op
 from tidelog.logic.program import Comparison
 from tidelog.plan.body import Assign, Check, FunctorCall, Range, Unpack
-from tidelog.plan.steps import Absent, Bound, Compute, Iterate, Leap, Plan, Scan, Seek, Step
+from tidelog.plan.skipping import skipping_atom
+from tidelog.plan.steps import Absent, Bound, Compute, Iterate, Leap, Plan, Scan, Seek, Step, Window
 from tidelog.store.domain import Domain
 from tidelog.store.layout import Layout
 from tidelog.values.types import Kind, Type
@@ -89,7 +90,7 @@ class _Compiler:
         self._constants = constants
         self._code: list[tuple[int, int, int, int]] = []
         self._columns: list[tuple[int, int, int, int]] = []
-        self._parts: list[tuple[int, int]] = []
+        self._parts: list[tuple[int, ...]] = []
         self._segments: list[tuple[int, int, int, int]] = []
         self._steps: list[list[int]] = []
         self._layouts = layouts
@@ -144,19 +145,10 @@ class _Compiler:
 
     def _add_step(self, step: Step) -> None:
         match step:
-            case Leap(slot, atoms, _):
-                start = len(self._parts)
-                for atom in atoms:
-                    self._parts.append((atom, self._depths[atom]))
-                    self._depths[atom] += 1
-                self._emit_step(
-                    k.LEAP,
-                    {
-                        k.LEAP_SLOT: self._slot(slot),
-                        k.LEAP_START: start,
-                        k.LEAP_STOP: len(self._parts),
-                    },
-                )
+            case Leap():
+                self._leap(step)
+            case Window():
+                self._window(step)
             case Seek(atom, columns):
                 for depth, depth_to, start, stop in self._word_segments(atom, columns):
                     self._emit_step(
@@ -237,6 +229,54 @@ class _Compiler:
                 self._depths[atom] += 1
                 i += 1
             yield depth, self._depths[atom], start, len(self._columns)
+
+    def _leap(self, step: Leap) -> None:
+        start = len(self._parts)
+        for atom in step.atoms:
+            self._parts.append((atom, self._depths[atom], 0, 0, 0, 0))
+            self._depths[atom] += 1
+        stop = len(self._parts)
+        for atom in step.absent:
+            begin = len(self._segments)
+            self._segments.extend(self._word_segments(atom, self.plan.orders[atom][:-1]))
+            whole = start + skipping_atom(self.plan, step, atom)
+            self._parts.append(
+                (atom, self._depths[atom], begin, len(self._segments), whole, 0)
+            )  # fmt: skip
+            self._depths[atom] += 1
+        number = len(self._steps)
+        for before in reversed(self._steps):
+            if before[k.OP] == k.WINDOW and before[k.WINDOW_LEAP] < 0:
+                before[k.WINDOW_LEAP] = number
+        self._emit_step(
+            k.LEAP,
+            {
+                k.LEAP_SLOT: self._slot(step.slot),
+                k.LEAP_START: start,
+                k.LEAP_STOP: stop,
+                k.LEAP_ABSENT_STOP: len(self._parts),
+            },
+        )
+
+    def _window(self, step: Window) -> None:
+        begin = len(self._code)
+        ordinal = self._ordinal(step.other)
+        if len(self._code) > begin:
+            self._emit_code(k.CALC, begin)
+        domain = self._domains[step.slot]
+        is_first = all(s[k.OP] != k.WINDOW or s[k.WINDOW_LEAP] >= 0 for s in self._steps)
+        self._emit_step(
+            k.WINDOW,
+            {
+                k.WINDOW_LEAP: -1,  # the leap that comes next
+                k.WINDOW_SLOT: ordinal,
+                k.WINDOW_OFFSET: step.offset,
+                k.WINDOW_BIAS: domain.bias,
+                k.WINDOW_KIND: _BOUND_KIND[step.op],
+                k.WINDOW_MASK: domain.mask,
+                k.WINDOW_IS_FIRST: is_first,
+            },
+        )
 
     def _bound(self, step: Bound) -> None:
         begin = len(self._code)
@@ -423,7 +463,7 @@ class _Compiler:
         initial = np.array(self._values or [0], np.int64)
         arrays = {
             "steps": _array(self._steps, k.STEP_SIZE),
-            "parts": _array(self._parts, 2),
+            "parts": _array(self._parts, k.PART_SIZE),
             "columns": _array(self._columns, 4),
             "segments": _array(self._segments, 4),
             "fields": fields,

@@ -282,12 +282,7 @@ class RuleJoin:
 
     def _is_safe(self, slot: str, number: int, type_: Type) -> bool:
         """Return whether no value of a slot, plus a number, leaves the range of a type."""
-        domain = self._domains.get(slot)
-        if domain is None or domain.is_raw:
-            return False
-        low, high = ordinal_range(type_) or (-(2**63), 2**63 - 1)
-        largest = domain.bias + (1 << domain.bits) - 1
-        return low <= domain.bias + number and largest + number <= high
+        return is_safe_sum(self._domains.get(slot), number, type_)
 
     def _layout(self, atom: AtomUse, order: tuple[int, ...]) -> Layout:
         if atom.relation == BATCH:
@@ -647,6 +642,15 @@ class RuleJoin:
         if levels is not None:
             levels = (levels[0][index], levels[1][index])
         return rows, levels
+
+
+def is_safe_sum(domain: Domain | None, number: int, type_: Type) -> bool:
+    """Return whether no value of a domain, plus a number, leaves the range of a type."""
+    if domain is None or domain.is_raw:
+        return False
+    low, high = ordinal_range(type_) or (-(2**63), 2**63 - 1)
+    largest = domain.bias + (1 << domain.bits) - 1
+    return low <= domain.bias + number and largest + number <= high
 
 
 def slot_domains(catalog: Catalog, atoms: Iterable[AtomUse]) -> dict[str, Domain]:

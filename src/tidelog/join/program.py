@@ -163,7 +163,7 @@ class JoinProgram:
         steps, high = self.arrays["steps"], self._high
         step = steps[0]
         if step[k.OP] == k.LEAP:
-            read = self.arrays["parts"][step[k.LEAP_START] : step[k.LEAP_STOP]].tolist()
+            read = self.arrays["parts"][step[k.LEAP_START] : step[k.LEAP_STOP], :2].tolist()
         elif step[k.OP] in (k.SCAN, k.SCAN_EMIT):
             read = [(int(step[k.SCAN_ATOM]), int(step[k.SCAN_DEPTH]))]
         else:

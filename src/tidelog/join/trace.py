@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.join.compiler import Output, compile_join
-from tidelog.join.joins import constant_codes, head_places, slot_domains
+from tidelog.join.joins import constant_codes, head_places, is_safe_sum, slot_domains
 from tidelog.join.program import FUEL
 from tidelog.kernel import intervals
 from tidelog.kernel import join_layout as k
@@ -41,14 +41,17 @@ from tidelog.kernel import trace as t
 from tidelog.kernel.descriptors import MOST_RUNS
 from tidelog.kernel.marks import ALIVE, DEAD_NOW
 from tidelog.plan.body import LoweredRule
+from tidelog.plan.bounds import SlotBound, slot_bounds
+from tidelog.plan.complements import is_subset
 from tidelog.plan.order import Orderer
+from tidelog.plan.skipping import complemented, windowed
 from tidelog.plan.traces import leaps_only, named_atoms, small_atoms
 from tidelog.store.catalog import Catalog
 from tidelog.store.domain import DomainOverflow
 from tidelog.store.layout import Layout
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run, Words
-from tidelog.store.sensitivity import SensitivityIndex
+from tidelog.store.sensitivity import HIGHEST, LOWEST, SensitivityIndex
 from tidelog.store.versions import Version
 
 Array = NDArray[np.int64]
@@ -141,6 +144,9 @@ class RuleTrace:
     def _compile(self) -> None:
         catalog, rule = self._catalog, self.rule
         atoms = named_atoms(rule)
+        relations = [catalog.relations[atom.relation] for atom in atoms]
+        self._domains = slot_domains(catalog, (rule.head, *atoms))
+        bounds = () if self._is_plain else self._bounds()
         small = small_atoms(atoms, lambda i: catalog.stats(atoms[i].relation).rows)
         plan = Orderer(
             atoms,
@@ -148,21 +154,34 @@ class RuleTrace:
             frozenset(rule.constants),
             None,
             lambda i: catalog.stats(atoms[i].relation),
-            lambda i: tuple(catalog.relations[atoms[i].relation].indexes),
+            lambda i: tuple(relations[i].indexes),
             _PRICE,
+            bounds=bounds,
+            kept=rule.head.slots,
             late=frozenset(slot for i in small for slot in atoms[i].slots),
+            alone=frozenset(bound.other for bound in bounds),
         ).plan()
         self.plan = leaps_only(plan, small)
+        if not self._is_plain:
+            known = rule.constants.keys() - self._domains.keys()
+            self.plan = windowed(self.plan, bounds, known)
+            self.plan = complemented(self.plan, lambda i: tuple(relations[i].indexes))
         head = catalog.relations[rule.head.relation].primary.layout
         layouts = [
             Layout(order, catalog.domains(atom.relation))
             for atom, order in zip(self.plan.atoms, self.plan.orders, strict=True)
         ]
-        self._domains = slot_domains(catalog, (rule.head, *atoms))
         self._constants = constant_codes(catalog, rule, self._domains)
         output = Output(head.words, tuple(head_places(rule, head)))
         self._program = compile_join(self.plan, layouts, self._domains, self._constants, output)
         self._steps = self._program.arrays["steps"]
+
+    def _bounds(self) -> tuple[SlotBound, ...]:
+        return slot_bounds(
+            self.rule.conditions,
+            self.rule.constants,
+            lambda slot, number, type_: is_safe_sum(self._domains.get(slot), number, type_),
+        )
 
     def _find_uses(self) -> None:
         """Find the uses of atoms, and make their indexes."""
@@ -173,18 +192,35 @@ class RuleTrace:
         self.indexes: list[SensitivityIndex] = []
         for number, step in enumerate(self._steps):
             if step[k.OP] == k.LEAP:
-                for part in range(step[k.LEAP_START], step[k.LEAP_STOP]):
-                    atom, depth = (int(n) for n in parts[part])
+                for part in range(step[k.LEAP_START], step[k.LEAP_ABSENT_STOP]):
+                    atom, depth = (int(n) for n in parts[part, :2])
                     part_uses[part] = self._add_use(atom, depth + 1, False)
-                atom, depth = (int(n) for n in parts[step[k.LEAP_START]])
+                atom, depth = (int(n) for n in parts[step[k.LEAP_START], :2])
                 self._node.append(self._slot_of(atom, depth))
             elif step[k.OP] in (k.SEEK, k.ABSENT):
                 atom = int(step[k.SEEK_ATOM])
                 whole = len(self.plan.orders[atom])
                 length = int(step[k.SEEK_DEPTH_TO]) if step[k.OP] == k.SEEK else whole
                 step_uses[number] = self._add_use(atom, length, True)
+        self._subsets = list(self._find_subsets())
         self._part_uses = np.array(part_uses or [-1], np.int64)
         self._step_uses = np.array(step_uses, np.int64)
+
+    def _find_subsets(self) -> Iterator[tuple[int, str]]:
+        """Yield negated atoms of leaps that are subsets of the atom which skips for them.
+
+        That is so as long as their relations have no given rows.
+        """
+        parts, layers = self._program.arrays["parts"], self._catalog.lowered.layers
+        for step in self._steps:
+            if step[k.OP] == k.LEAP:
+                for number in range(step[k.LEAP_STOP], step[k.LEAP_ABSENT_STOP]):
+                    part = self.plan.atoms[parts[number, k.PART_ATOM]]
+                    whole = self.plan.atoms[parts[parts[number, k.PART_WHOLE], k.PART_ATOM]]
+                    if part.slots == whole.slots and len(whole.args) == len(part.args):
+                        order = tuple(part.args.index(slot) for slot in whole.args)
+                        if is_subset(part.relation, whole.relation, order, layers):
+                            yield number, part.relation
 
     def _slot_of(self, atom: int, depth: int) -> str:
         slot = self.plan.atoms[atom].args[self.plan.orders[atom][depth]]
@@ -242,6 +278,7 @@ class RuleTrace:
         self._levels = np.zeros((len(leaps), 4), np.int64)
         self._levels[:, t.LEVEL_SLOT] = self._steps[leaps, k.LEAP_SLOT]
         self._work = np.zeros((steps, t.WORK_SIZE), np.int64)
+        self._work[:, t.LOW], self._work[:, t.HIGH] = LOWEST, HIGHEST
         self._position = np.zeros((2, max(1, len(arrays["parts"])), 2), np.int64)
         self._statuses = np.zeros((2, steps + 1), np.int64)
         self._state = np.zeros(t.STATE_SIZE, np.int64)
@@ -309,6 +346,9 @@ class RuleTrace:
         for index, chunks in zip(self.indexes, found, strict=True):
             index.load(_joined(chunks, np.empty((index.words, 0), np.int64)))
         self._recorded = sum(index.stored for index in self.indexes)
+        self.statistics = TraceStatistics(
+            operations=int(self._state[t.OPERATIONS]), recorded=self._recorded
+        )
         return True
 
     def _share_done(self) -> float:
@@ -317,7 +357,7 @@ class RuleTrace:
         first = next((step for step in self._steps if step[k.OP] == k.LEAP), None)
         if first is None:
             return 1.0
-        atom, depth = (int(n) for n in parts[first[k.LEAP_START]])
+        atom, depth = (int(n) for n in parts[first[k.LEAP_START], :2])
         low, high, cursor = (ranges[1, atom, depth] for ranges in self._ranges)
         runs = int(self._counts[1, atom])
         whole = int((high[:runs] - low[:runs]).sum())
@@ -367,6 +407,9 @@ class RuleTrace:
                 new = old
             t.read_both(runs, high, self._counts, number, descriptors, old, new)
             self._kept.append(index.all_runs())
+        for part, relation in self._subsets:
+            is_given = self._catalog.given[relation].stored > 0
+            self._program.arrays["parts"][part, k.PART_IS_SUBSET] = not is_given
         self._program.refresh(self._catalog.record_address)
 
     def _run(

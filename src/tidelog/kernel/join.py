@@ -33,6 +33,7 @@ import numpy as np
 
 from tidelog.kernel import checked
 from tidelog.kernel import join_layout as k
+from tidelog.kernel.bounds import limit_code
 from tidelog.kernel.compiling import bare_kernel_without_gil, inlined, kernel
 from tidelog.kernel.descriptors import DIRECTORY, MARKS, SHIFT, SIZE, WORDS
 from tidelog.kernel.machine import DIVISION, run_code
@@ -135,22 +136,9 @@ def _bound(atoms, runs, fields, low, high, atom, depth, ordinal, offset, bias, k
     own behind them. Returns whether any row is left.
     """
     below = (kind & k.BELOW) != 0
-    # As a code of the column; -1 is before all codes, and `beyond` says that it is behind all.
-    value, overflowed = checked.add(ordinal, offset)
-    beyond = overflowed and offset > 0
-    before = overflowed and offset < 0
-    if not overflowed:
-        code, overflowed = checked.subtract(value, bias)
-        beyond, before = overflowed and bias < 0, overflowed and bias > 0
-        value = code
-    if not beyond and not before:
-        # Rows from `value` on are above it; one further if the value belongs to the other side.
-        if below == ((kind & k.INCLUSIVE) != 0):
-            value, beyond = checked.add(value, np.int64(1))
-        mask = fields[atom, depth, k.FIELD_MASK]
-        if not beyond and mask != -1:
-            before = value < 0
-            beyond = value > mask
+    value, before, beyond = limit_code(
+        ordinal, offset, bias, kind, fields[atom, depth, k.FIELD_MASK]
+    )
     found = False
     word, shift = fields[atom, depth, k.FIELD_WORD], fields[atom, depth, k.FIELD_SHIFT]
     prefix = fields[atom, depth, k.FIELD_PREFIX]

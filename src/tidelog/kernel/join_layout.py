@@ -27,23 +27,30 @@ ARRAY_COLUMNS = 4
 DESCRIPTION_SIZE = FIRST_ARRAY + ARRAY_COUNT * ARRAY_COLUMNS
 
 # The operations of steps.
-LEAP, SCAN, SEEK, CALC, TEST, ABSENT, RANGE, EMIT, SCAN_EMIT, BOUND = range(1, 11)
+LEAP, SCAN, SEEK, CALC, TEST, ABSENT, RANGE, EMIT, SCAN_EMIT, BOUND, WINDOW = range(1, 12)
 
 # `steps`: the operation, then what it needs.
 STEP_SIZE = 8
 OP = 0
-LEAP_SLOT, LEAP_START, LEAP_STOP = 1, 2, 3  # of `parts`
+# LEAP: of `parts`; those of negated atoms are from the stop on.
+LEAP_SLOT, LEAP_START, LEAP_STOP, LEAP_ABSENT_STOP = 1, 2, 3, 4
 SCAN_ATOM, SCAN_DEPTH, SCAN_START, SCAN_STOP, SCAN_RUN = 1, 2, 3, 4, 5  # of `columns`; a slot
 SEEK_ATOM, SEEK_DEPTH, SEEK_DEPTH_TO, SEEK_START, SEEK_STOP = 1, 2, 3, 4, 5  # of `columns`
 ABSENT_ATOM, ABSENT_START, ABSENT_STOP = 1, 2, 3  # of `segments`
 # BOUND: the slot has an ordinal; the code of the column is `bias` less. Kinds are sums of flags.
 BOUND_ATOM, BOUND_DEPTH, BOUND_SLOT, BOUND_OFFSET, BOUND_BIAS, BOUND_KIND = 1, 2, 3, 4, 5, 6
 BELOW, INCLUSIVE = 1, 2  # below the value, not above it; the value itself is included
+# WINDOW: the step of the LEAP, the slot of an ordinal, what makes it a code of the LEAP's variable.
+WINDOW_LEAP, WINDOW_SLOT, WINDOW_OFFSET, WINDOW_BIAS, WINDOW_KIND, WINDOW_MASK = 1, 2, 3, 4, 5, 6
+WINDOW_IS_FIRST = 7  # of the windows of this LEAP
 CODE_START, CODE_STOP, CODE_RESULT = 1, 2, 3  # of `code`; the slot that TEST reads
 RANGE_INTO, RANGE_START, RANGE_STOP, RANGE_INCREMENT, RANGE_NEXT = 1, 2, 3, 4, 5  # slots
 
-# `parts`: the atoms of a LEAP, and the depth of each.
-PART_ATOM, PART_DEPTH = 0, 1
+# `parts`: the atoms of a LEAP, and the depth of each. For a negated atom, the `segments` of its
+# other columns, the part of the positive atom that skips what it has, and whether it is a subset of
+# that atom, which is known when the join runs.
+PART_ATOM, PART_DEPTH, PART_KEY_START, PART_KEY_STOP, PART_WHOLE, PART_IS_SUBSET = range(6)
+PART_SIZE = 6
 
 # `columns`: where the bits of a column are in a row, and the slot of its value.
 COLUMN_WORD, COLUMN_SHIFT, COLUMN_MASK, COLUMN_SLOT = range(4)

@@ -1,9 +1,9 @@
 """Leapfrog triejoin that records what its trace depends on, and repeats only parts of it.
 
-It interprets the arrays of a compiled join (kernel/join_layout.py) with the steps LEAP, SEEK,
-ABSENT, CALC, TEST and EMIT, on two versions of the relations at once: bit 0 of a *status* stands
-for the old version, bit 1 for the new one. An assignment of the variables bound so far is a *node*;
-its status says in which versions it exists.
+It interprets the arrays of a compiled join (kernel/join_layout.py) with the steps LEAP, WINDOW,
+SEEK, ABSENT, CALC, TEST and EMIT, on two versions of the relations at once: bit 0 of a *status*
+stands for the old version, bit 1 for the new one. An assignment of the variables bound so far is a
+*node*; its status says in which versions it exists.
 
     status 3   the node is in both: a LEAP only visits the regions of its node (the change oracle)
     status 1   it is in the old version only: all below it is enumerated there, with weight -1
@@ -19,6 +19,11 @@ Intervals go to `records`: of the new version to be added, of the old one to be 
 not reach beyond the region. The paper opens all atoms, and with OPENS_ALL so do we. But then every
 node depends on the first values of a small relation, whether the others ever get there or not.
 
+A WINDOW narrows the values of its LEAP: it starts with a seek, and no interval reaches beyond the
+window. Negated atoms of a LEAP are asked at a value v that all others have. If one has it, too, the
+LEAP skips to the next value w that it lacks (kernel/skipping.py). Then both the atom that moves and
+the negated one depend on [v, w].
+
 A LEAP visits dead prefixes in kernel/join.py, where the last column decides. Here the intervals
 depend on where a seek lands, so every landing is on a row that its version shows.
 
@@ -33,15 +38,16 @@ import numpy as np
 
 from tidelog.kernel import checked
 from tidelog.kernel import join_layout as k
+from tidelog.kernel.bounds import limit_code
 from tidelog.kernel.compiling import bare_helper, bare_kernel, inlined
 from tidelog.kernel.descriptors import MARKS, SIZE, WORDS
 from tidelog.kernel.machine import run_code
 from tidelog.kernel.pointers import load32, load64
 from tidelog.kernel.search import gallop
+from tidelog.kernel.skipping import HIGHEST, least, skip
 
-HIGHEST = np.int64(2**63 - 1)
 LOWEST = np.int64(-(2**63))
-"""The ends of an interval without an end."""
+"""With HIGHEST, the ends of an interval without an end."""
 
 OLD, NEW, BOTH = 1, 2, 3
 
@@ -59,8 +65,10 @@ LEVEL_SLOT, LEVEL_START, LEVEL_STOP, LEVEL_AT = range(4)
 # `regions`: the values of the node, then these.
 REGION_FIRST, REGION_LAST, REGION_RECORDS = -3, -2, -1
 
-# `work`, by step: the state of a LEAP. TODO and AT have a column for each version.
-STATUS, RECORDS, HAS_REGION, FIRST, LAST, TODO, AT, WORK_SIZE = 0, 1, 2, 3, 4, 5, 7, 9
+# `work`, by step: the state of a LEAP. TODO and AT have a column for each version; LOW and HIGH are
+# its window.
+STATUS, RECORDS, HAS_REGION, FIRST, LAST, TODO, AT = 0, 1, 2, 3, 4, 5, 7
+LOW, HIGH, WORK_SIZE = 9, 10, 11
 OPEN, BEGIN, NEXT, SEEKING, HELD, ENDED = range(6)  # values of TODO
 
 # `uses`: for each use of an atom by a step, the columns of its index, in `places`. -1 has none.
@@ -71,34 +79,6 @@ FROM_FIRST, FROM_LAST = -1, -2
 
 # `records`: the index, 1 to add the row or -1 to remove it, then the words of the row.
 RECORD_INDEX, RECORD_SIGN, RECORD_WORDS = range(3)
-
-
-@inlined
-def _least(runs, fields, high, cursor, counts, limits, version, atom, depth, target):
-    """Return whether an atom has a value that is at least `target`, and the least one."""
-    word, shift = fields[atom, depth, k.FIELD_WORD], fields[atom, depth, k.FIELD_SHIFT]
-    mask, prefix = fields[atom, depth, k.FIELD_MASK], fields[atom, depth, k.FIELD_PREFIX]
-    best = HIGHEST
-    some = False
-    if mask != -1 and target > mask:
-        return some, best
-    limit = limits[version]
-    for r in range(counts[version, atom]):
-        at, end = cursor[version, atom, depth, r], high[version, atom, depth, r]
-        if at < end:
-            address = runs[atom, r, WORDS + word]
-            current = load64(address, at)
-            if ((current >> shift) & mask) < target:
-                at = gallop(address, at, end, (current & prefix) + (target << shift))
-            marks = runs[atom, r, MARKS]
-            if marks != 0:
-                while at < end and load32(marks, at) > limit:
-                    at += 1
-            cursor[version, atom, depth, r] = at
-            if at < end:
-                best = min(best, (load64(address, at) >> shift) & mask)
-                some = True
-    return some, best
 
 
 @inlined
@@ -158,6 +138,26 @@ def _narrow(
 
 
 @inlined
+def _narrow_absent(
+    parts, segments, runs, fields, columns, slots, low, high, cursor, counts, version, p
+):
+    """Narrow a negated atom of a LEAP by the values of its other columns."""
+    atom, depth = parts[p, k.PART_ATOM], parts[p, k.PART_DEPTH]
+    found = True
+    for g in range(parts[p, k.PART_KEY_START], parts[p, k.PART_KEY_STOP]):
+        if found:
+            found, _ = _narrow(
+                runs, fields, columns, slots, low, high, counts, version, atom,
+                segments[g, k.SEGMENT_DEPTH], segments[g, k.SEGMENT_DEPTH_TO],
+                segments[g, k.SEGMENT_START], segments[g, k.SEGMENT_STOP],
+            )  # fmt: skip
+    for r in range(counts[version, atom]):
+        if not found:
+            high[version, atom, depth, r] = low[version, atom, depth, r]
+        cursor[version, atom, depth, r] = low[version, atom, depth, r]
+
+
+@inlined
 def _is_shown(runs, low, high, counts, limits, version, atom, depth):
     """Return whether a version shows any row of an atom's range."""
     for r in range(counts[version, atom]):
@@ -200,19 +200,20 @@ def _find(
     Returns whether it got there; otherwise the records are full, and it can be called again.
     """
     start, stop = steps[step, k.LEAP_START], steps[step, k.LEAP_STOP]
+    absent_stop = steps[step, k.LEAP_ABSENT_STOP]
     todo, value = work[step, TODO + version], work[step, AT + version]
-    last = work[step, LAST]
+    last, end = work[step, LAST], work[step, HIGH]
     recorded, capacity = state[RECORDED], records.shape[1]
     sign = np.int64(2 * version - 1)
     if todo in (OPEN, BEGIN):
-        for p in range(start, stop):
+        for p in range(start, absent_stop):
             position[version, p, 0] = 0
     if todo == BEGIN:
         todo = np.int64(SEEKING)
     p = start
     agreed = False
     while not agreed:
-        if recorded == capacity:
+        if recorded + 2 > capacity:
             work[step, TODO + version], work[step, AT + version] = todo, value
             state[RECORDED] = recorded
             return False
@@ -222,9 +223,9 @@ def _find(
             target = first = LOWEST
         elif todo == NEXT:
             p = start
-            for q in range(start, stop):
+            for q in range(start, absent_stop):
                 position[version, q, 0] = 0
-            if value == HIGHEST:
+            if value >= end:
                 todo = np.int64(ENDED)
                 break
             target = value + 1
@@ -233,17 +234,63 @@ def _find(
             while p < stop and position[version, p, 0] != 0 and position[version, p, 1] == value:
                 p += 1
             if p == stop:
-                agreed = True
-                break
-        some, found = _least(
+                while (
+                    p < absent_stop
+                    and position[version, p, 0] != 0
+                    and position[version, p, 1] == value
+                ):
+                    p += 1
+                if p == absent_stop:
+                    agreed = True
+                    break
+                atom, depth = parts[p, k.PART_ATOM], parts[p, k.PART_DEPTH]
+                some, found = least(
+                    runs, fields, high, cursor, counts, limits, version, atom, depth, value
+                )
+                state[OPERATIONS] += 1
+                use, records_it = part_uses[p], work[step, RECORDS] != 0
+                if not some or found > value:
+                    position[version, p, 0], position[version, p, 1] = 1, value
+                    if use >= 0 and records_it:
+                        recorded = _record(
+                            slots, uses, places, records, recorded, use, sign, value, value
+                        )
+                    continue
+                whole = parts[p, k.PART_WHOLE]
+                some, found, moves = skip(
+                    runs, fields, high, cursor, counts, limits, version,
+                    parts[whole, k.PART_ATOM], parts[whole, k.PART_DEPTH], atom, depth, value, last,
+                    parts[p, k.PART_IS_SUBSET] != 0,
+                )  # fmt: skip
+                state[OPERATIONS] += moves
+                shown = min(found, end)
+                if records_it and (version == 1 or shown <= last):
+                    if use >= 0:
+                        recorded = _record(
+                            slots, uses, places, records, recorded, use, sign, value, shown
+                        )
+                    use = part_uses[whole]
+                    if use >= 0:
+                        recorded = _record(
+                            slots, uses, places, records, recorded, use, sign, value, shown
+                        )
+                if not some or found > last:
+                    todo = np.int64(ENDED)
+                    break
+                value = found
+                position[version, whole, 0], position[version, whole, 1] = 1, value
+                position[version, p, 0], position[version, p, 1] = 1, value
+                continue
+        some, found = least(
             runs, fields, high, cursor, counts, limits, version, parts[p, k.PART_ATOM],
             parts[p, k.PART_DEPTH], target,
         )  # fmt: skip
         state[OPERATIONS] += 1
         position[version, p, 0], position[version, p, 1] = 1, found
         use = part_uses[p]
-        if use >= 0 and work[step, RECORDS] and (version == 1 or found <= last):
-            recorded = _record(slots, uses, places, records, recorded, use, sign, first, found)
+        shown = min(found, end)
+        if use >= 0 and work[step, RECORDS] and (version == 1 or shown <= last):
+            recorded = _record(slots, uses, places, records, recorded, use, sign, first, shown)
         if not some:
             todo = np.int64(ENDED)
             break
@@ -307,6 +354,11 @@ def trace(
                             atom, depth = parts[p, k.PART_ATOM], parts[p, k.PART_DEPTH]
                             for r in range(counts[version, atom]):
                                 cursor[version, atom, depth, r] = low[version, atom, depth, r]
+                        for p in range(stop, steps[step, k.LEAP_ABSENT_STOP]):
+                            _narrow_absent(
+                                parts, segments, runs, fields, columns, slots, low, high, cursor,
+                                counts, version, p,
+                            )  # fmt: skip
                 if status == BOTH:
                     work[step, HAS_REGION] = 0
                     at = levels[level, LEVEL_AT]
@@ -319,8 +371,10 @@ def trace(
                 else:
                     work[step, HAS_REGION] = 1
                     work[step, RECORDS] = 1
-                    work[step, FIRST], work[step, LAST] = LOWEST, HIGHEST
-                    work[step, TODO + status - 1] = OPEN
+                    work[step, FIRST] = first = work[step, LOW]
+                    work[step, LAST] = work[step, HIGH]
+                    work[step, TODO + status - 1] = OPEN if first == LOWEST else BEGIN
+                    work[step, AT + status - 1] = first
             if not work[step, HAS_REGION]:
                 at = levels[level, LEVEL_AT]
                 if (
@@ -330,10 +384,13 @@ def trace(
                     step -= 1
                     continue
                 levels[level, LEVEL_AT] = at + 1
+                first = max(regions[at, REGION_FIRST], work[step, LOW])
+                last = min(regions[at, REGION_LAST], work[step, HIGH])
+                if first > last:
+                    continue
                 state[VISITED] += 1
                 work[step, HAS_REGION] = 1
-                work[step, FIRST] = first = regions[at, REGION_FIRST]
-                work[step, LAST] = regions[at, REGION_LAST]
+                work[step, FIRST], work[step, LAST] = first, last
                 work[step, RECORDS] = regions[at, REGION_RECORDS]
                 for version in range(2):
                     work[step, TODO + version] = OPEN if first == LOWEST else BEGIN
@@ -443,6 +500,28 @@ def trace(
                             )  # fmt: skip
                         if present == (op == k.SEEK):
                             passed |= 1 << version
+            elif op == k.WINDOW:
+                leap = steps[step, k.WINDOW_LEAP]
+                if steps[step, k.WINDOW_IS_FIRST]:
+                    work[leap, LOW], work[leap, HIGH] = LOWEST, HIGHEST
+                place, before, beyond = limit_code(
+                    slots[steps[step, k.WINDOW_SLOT]], steps[step, k.WINDOW_OFFSET],
+                    steps[step, k.WINDOW_BIAS], steps[step, k.WINDOW_KIND],
+                    steps[step, k.WINDOW_MASK],
+                )  # fmt: skip
+                passed = status
+                if steps[step, k.WINDOW_KIND] & k.BELOW:
+                    least_code = LOWEST if steps[step, k.WINDOW_MASK] == -1 else np.int64(0)
+                    if before or (place == least_code and not beyond):
+                        passed = np.int64(0)
+                    elif not beyond:
+                        work[leap, HIGH] = min(work[leap, HIGH], place - 1)
+                elif beyond:
+                    passed = np.int64(0)
+                elif not before:
+                    work[leap, LOW] = max(work[leap, LOW], place)
+                if work[leap, LOW] > work[leap, HIGH]:
+                    passed = np.int64(0)
             else:  # CALC or TEST
                 failure = run_code(code, steps[step, k.CODE_START], steps[step, k.CODE_STOP], slots)
                 if failure:

@@ -47,14 +47,16 @@ def complement_rule(rule: LoweredRule, layers: Iterable[Layer]) -> ComplementRul
     head_order = tuple(rule.head.args.index(slot) for slot in whole.args)
     return (
         ComplementRule(whole, part, part_order, head_order)
-        if _is_subset(part.relation, whole.relation, part_order, layers)
+        if is_subset(part.relation, whole.relation, part_order, layers)
         else None
     )
 
 
-def _is_subset(part: str, whole: str, order: tuple[int, ...], layers: Iterable[Layer]) -> bool:
+def is_subset(part: str, whole: str, order: tuple[int, ...], layers: Iterable[Layer]) -> bool:
     """Return whether every rule for `part` has its head's variables in an atom of `whole`."""
-    layer = next(layer for layer in layers if part in layer.relations)
+    layer = next((layer for layer in layers if part in layer.relations), None)
+    if layer is None:
+        return False
     rules = [rule for rule in layer.rules if rule.head.relation == part]
     if not rules or layer.aggregation is not None or layer.recompute is not None:
         return False

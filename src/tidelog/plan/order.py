@@ -113,6 +113,7 @@ class Orderer:
         bounds: Sequence[SlotBound] = (),
         kept: frozenset[str] = frozenset(),
         late: frozenset[str] = frozenset(),
+        alone: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare to plan.
 
@@ -120,7 +121,8 @@ class Orderer:
         for each of its rows, `sorting` the cost of sorting a row of the driver. With
         `whole_driver`, the first step scans the driver, so that its rows can be in any order.
         `bounds` are those that conditions imply, `kept` the slots that are read after the join.
-        Slots in `late` are bound after the others that atoms share.
+        Slots in `late` are bound after the others that atoms share. Those in `alone` can be bound
+        before they are all that is left of an atom, though no other atom has them.
         """
         self._atoms = tuple(atoms)
         self._slots = [atom.slots for atom in atoms]
@@ -129,7 +131,7 @@ class Orderer:
         self._stats = [stats(i) for i in range(len(atoms))]
         self._driver = driver
         self._whole_driver = whole_driver
-        self._bounds, self._kept, self._late = bounds, kept, late
+        self._bounds, self._kept, self._late, self._alone = bounds, kept, late, alone
         self._known = known
         self._conditions = [c for c in conditions if not is_external(c)]
         self._computed = computed_slots(conditions)
@@ -287,7 +289,8 @@ class Orderer:
                     continue
                 seen.add(slot)
                 places = self._places[slot]
-                if len(places) > 1 and sum(b in state.atoms for b, _ in places) > 1:
+                pending = len(places) > 1 and sum(b in state.atoms for b, _ in places) > 1
+                if pending or slot in self._alone:
                     yield slot
 
     def _unlocks_nothing(self, state: _State, atom: int) -> bool:

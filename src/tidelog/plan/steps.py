@@ -19,6 +19,22 @@ class Leap:
     slot: str
     atoms: tuple[int, ...]
     columns: tuple[int, ...]
+    absent: tuple[int, ...] = ()
+    """Negated atoms, whose last column must not have the value. Only traces have them here."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Restrict a leap to the values that are `op` the value of a slot plus `offset`.
+
+    Only traces have it, right before the leap. Other joins bound their atoms.
+    """
+
+    slot: str
+    """The slot that the leap binds."""
+    op: Comparison
+    other: str
+    offset: int
 
 
 @dataclass(frozen=True)
@@ -70,7 +86,7 @@ class Iterate:
     count: Range
 
 
-Step: TypeAlias = Leap | Seek | Scan | Bound | Compute | Absent | Iterate
+Step: TypeAlias = Leap | Window | Seek | Scan | Bound | Compute | Absent | Iterate
 
 
 @dataclass(frozen=True)

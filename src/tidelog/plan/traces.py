@@ -2,7 +2,7 @@
 
 A join that is maintained by its trace (join/trace.py) reads each column of an atom as one level of
 a trie. So where the planner scans the remaining columns of an atom at once, the plan here leaps to
-each of them in turn. Bounds are not used: a comparison is tested when its values are known.
+each of them in turn. Where it bounds a column, the leap has a window (plan/skipping.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tidelog.plan.body import AtomUse, LoweredRule, OnFailure, Range, copied_columns, is_external
 from tidelog.plan.order import in_order
-from tidelog.plan.steps import Leap, Plan, Scan, Seek, Step
+from tidelog.plan.steps import Bound, Leap, Plan, Scan, Seek, Step, Window
 
 NAME = "leapfrog"
 
@@ -64,7 +64,7 @@ def small_atoms(atoms: Sequence[AtomUse], rows: Callable[[int], float]) -> froze
 
 
 def leaps_only(plan: Plan, small: Collection[int] = ()) -> Plan:
-    """Return the plan with a leap for each column that a scan binds.
+    """Return the plan with a leap for each column that a scan binds, and windows for bounds.
 
     In each leap the atoms come first whose columns so far are all that is bound: where they have
     no value, nothing has to be recorded of the others. Those in `small` come last: they are asked
@@ -73,12 +73,14 @@ def leaps_only(plan: Plan, small: Collection[int] = ()) -> Plan:
     steps: list[Step] = []
     bound: list[str] = []
     own: list[set[str]] = [set() for _ in plan.atoms]
+    windows: dict[str, dict[Window, None]] = {}  # of leaps to come; their atoms share them
 
     def leap(slot: str, atoms: tuple[int, ...], columns: tuple[int, ...]) -> None:
         pairs = sorted(
             zip(atoms, columns, strict=True),
             key=lambda pair: (pair[0] in small, not own[pair[0]].issuperset(bound)),
         )
+        steps.extend(windows.pop(slot, ()))
         steps.append(Leap(slot, tuple(a for a, _ in pairs), tuple(c for _, c in pairs)))
         for atom in atoms:
             own[atom].add(slot)
@@ -87,6 +89,10 @@ def leaps_only(plan: Plan, small: Collection[int] = ()) -> Plan:
     for step in plan.steps:
         if isinstance(step, Leap):
             leap(step.slot, step.atoms, step.columns)
+        elif isinstance(step, Bound):
+            bounded = str(plan.atoms[step.atom].args[step.column])
+            window = Window(bounded, step.op, step.slot, step.offset)
+            windows.setdefault(bounded, {})[window] = None
         elif isinstance(step, Scan):
             args = plan.atoms[step.atom].args
             for column in in_order(step.columns, plan.orders[step.atom]):
@@ -101,4 +107,5 @@ def leaps_only(plan: Plan, small: Collection[int] = ()) -> Plan:
                 args = plan.atoms[step.atom].args
                 own[step.atom].update(str(args[column]) for column in step.columns)
             steps.append(step)
+    assert not windows, "a bound without a leap"
     return replace(plan, steps=tuple(steps))

@@ -4,6 +4,8 @@ triangle         a power-law graph; most changes concern the trace, so delta joi
 4-cycle          a sparse graph, the same
 small relation   f(x, y) :- g(x, z), h(y, z), i(x, y, z), r(z), where rows of `r` come and go that
                  two of the other atoms have in many rows, and all three in none
+complement       v(x, y) :- p(x), t(x, y), !s(x, y), where rows of `p` come and go, and `s` has
+                 nearly all rows of `t`: a trace skips them, a delta join looks up each
 
 Other cases count operations, and say nothing about time: those of an update for each edit of the
 trace (bench/trace_operations.py), as the data grows. `--plot` draws them.
@@ -40,6 +42,7 @@ from tidelog.bench.trace_operations import (
     sparse_graph,
     updates,
 )
+from tidelog.values.types import Row
 
 BY_CLOCK, BY_DELTA, BY_TRACE = "by the clock", "delta joins", "trace"
 FORCED = {
@@ -65,10 +68,34 @@ def _small_relation(size: int, rounds: int) -> tuple[Facts, list[Fact]]:
     return facts, [("r", (z,)) for z in rng.integers(0, HOT, rounds).tolist()]
 
 
+COMPLEMENT = """
+.decl p(x: number)
+.decl t(x: number, y: number)
+.decl s(x: number, y: number)
+.decl v(x: number, y: number)
+v(x, y) :- p(x), t(x, y), !s(x, y).
+"""
+_NODES, _LACKING = 10, 5  # values of x; values of y that each of them lacks
+
+
+def _complement(size: int, rounds: int) -> tuple[Facts, list[Fact]]:
+    rng = np.random.default_rng(2)
+    values = size // _NODES
+    lacking = {(x, y) for x in range(_NODES) for y in rng.integers(0, values, _LACKING).tolist()}
+    rows = [(x, y) for x in range(_NODES) for y in range(values)]
+    facts: dict[str, list[Row]] = {
+        "p": [(x,) for x in range(_NODES)],
+        "t": rows,
+        "s": [row for row in rows if row not in lacking],
+    }
+    return facts, [("p", (x,)) for x in rng.integers(0, _NODES, rounds).tolist()]
+
+
 _WORKLOADS: dict[str, tuple[str, Callable[[int, int], tuple[Facts, list[Fact]]]]] = {
     "triangle": (TRIANGLE.program, partial(_edges, power_law)),
     "4-cycle": (FOUR_CYCLE.program, partial(_edges, sparse_graph)),
     "small relation": (SMALL_RELATION.program, _small_relation),
+    "complement": (COMPLEMENT, _complement),
 }
 
 
@@ -100,10 +127,13 @@ def _count(name: str, request: Request) -> Iterator[Figure]:
         epochs = (40 if size < 1_000_000 else 12) if request.is_full else 6
         found = list(updates(BENCH_RULES[name], size, epochs))
         worst = max(found, key=lambda update: update.ratio)
+        edits, first = (sum(u.edits for u in found), sum(u.first_edits for u in found))
+        stops = f"; all {edits:,} edits, {first:,} if joins stopped at a witness"
         yield Figure(
             f"{size:,} rows",
             note=f"worst of {len(found)} updates: {number_text(worst.ratio)} operations for an edit"
-            f" and a step, {worst.operations:,} operations for {worst.edits:,} edits",
+            f" and a step, {worst.operations:,} operations for {worst.edits:,} edits"
+            f"{stops if first != edits else ''}",
             point=(worst.rows, worst.ratio),
         )
 
