@@ -372,35 +372,46 @@ def merge_few(runs, first, words, limit, into, marks, counts, has_counts):
         out += 1
 
 
-@kernel
-def extremes(runs, words, low, high, n, largest, limit, word, shift, mask, values, found):
-    """Write for each range of rows [low, high] the smallest or largest value of a column.
+@bare_helper
+def extreme_of(runs, words, low, high, i, largest, limit, word, shift, mask):
+    """Return whether range i of rows [low, high] has live rows, and an extreme of a column.
 
     The rows of a range differ in this column first, so its first or last live row has the value.
+    """
+    found, extreme = False, np.int64(0)
+    for r in range(runs.shape[0]):
+        size = runs[r, SIZE]
+        if size == 0:
+            continue
+        bound = high if largest else low
+        at = first_not_before(runs, r, words, bound, i, np.int64(0))
+        if largest and not (at < size and is_equal(runs, r, words, at, high, i)):
+            at -= 1
+        while 0 <= at < size:
+            if largest:
+                if _is_before(runs, r, words, at, low, i):
+                    break
+            elif not (
+                _is_before(runs, r, words, at, high, i) or is_equal(runs, r, words, at, high, i)
+            ):
+                break
+            if runs[r, MARKS] == 0 or load32(runs[r, MARKS], at) <= limit:
+                value = (load64(runs[r, WORDS + word], at) >> shift) & mask
+                if not found or (value > extreme) == largest:
+                    extreme = value
+                found = True
+                break
+            at += -1 if largest else 1
+    return found, extreme
+
+
+@kernel
+def extremes(runs, words, low, high, n, largest, limit, word, shift, mask, values, found):
+    """Write for each range of rows the smallest or largest value of a column (see `extreme_of`).
+
     `found` says which ranges have live rows.
     """
     for i in range(n):
-        found[i] = False
-        for r in range(runs.shape[0]):
-            size = runs[r, SIZE]
-            if size == 0:
-                continue
-            bound = high if largest else low
-            at = first_not_before(runs, r, words, bound, i, np.int64(0))
-            if largest and not (at < size and is_equal(runs, r, words, at, high, i)):
-                at -= 1
-            while 0 <= at < size:
-                if largest:
-                    if _is_before(runs, r, words, at, low, i):
-                        break
-                elif not (
-                    _is_before(runs, r, words, at, high, i) or is_equal(runs, r, words, at, high, i)
-                ):
-                    break
-                if runs[r, MARKS] == 0 or load32(runs[r, MARKS], at) <= limit:
-                    value = (load64(runs[r, WORDS + word], at) >> shift) & mask
-                    if not found[i] or (value > values[i]) == largest:
-                        values[i] = value
-                    found[i] = True
-                    break
-                at += -1 if largest else 1
+        found[i], values[i] = extreme_of(
+            runs, words, low, high, i, largest, limit, word, shift, mask
+        )
