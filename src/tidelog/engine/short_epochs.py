@@ -16,6 +16,7 @@ import numpy as np
 from tidelog.engine.given import Encoded
 from tidelog.engine.protocol import EpochObserver, Ignored, NoObserver
 from tidelog.engine.report import LayerReport
+from tidelog.join.joins import LARGE_CHANGE
 from tidelog.kernel import epoch_layout as e
 from tidelog.maintain.epoch_program import EpochProgram
 from tidelog.maintain.strategy import NOTHING, UPDATE, Strategy
@@ -76,6 +77,18 @@ class ShortEpochs:
         """Whether short epochs are tried. Tests compare both ways."""
         self.count = 0
         """How many epochs were run."""
+
+    def prepare(self) -> None:
+        """Make the program for changes of large relations, after a load.
+
+        Then the first short epoch takes no longer than others.
+        """
+        large = [
+            name for name, given in self._catalog.given.items() if given.stored >= LARGE_CHANGE
+        ]
+        if large and self.is_on:
+            program = self._program = self._analysed()
+            self._ready([name for name in large if program.is_eligible(self._catalog.given[name])])
 
     def run(
         self, encoded: Encoded, observer: EpochObserver, *, report_ignored: bool

@@ -104,7 +104,7 @@ def find_extremes(head, relations, indexes, steps, s):
             changes_at(relations, source, np.int64(which)), relations[source, e.R_WORDS], MOST
         )
         for i in range(relations[source, e.DELETED if which else e.INSERTED]):
-            if new == e.MOST_ROWS or gone == e.MOST_ROWS:
+            if max(new, gone) == e.MOST_ROWS:
                 return e.TOO_MANY
             is_there, code = _extreme(
                 head, indexes, ordered, ONE, rows, i, to_order, count, lookup[e.LOWEST],

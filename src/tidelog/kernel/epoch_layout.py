@@ -51,9 +51,9 @@ KIND, RESULT, START, STOP, GIVEN, SOURCE, IS_MAX, HAS_RUN, FOUND, STEP_SIZE = ra
 COUNT_STEP, SUM_STEP, EXTREME_STEP, TREE_STEP, SEMI_JOIN_STEP = range(5)
 
 # What drives a rule: a change of SOURCE, with the rest of the body or copied to the head as it is.
-# COPIES is the address of (word, shift, mask, word, shift) of each column, here and in the head; for
-# the moved extremes of a semi-join, which have SIGN 0, it is that of their fields.
-# D_JOIN is NO_JOIN for a copy, and LATER if an order of a large relation would have to be built.
+# COPIES is the address of (word, shift, mask, word, shift) of each column, here and in the head.
+# For the moved extremes of a semi-join it is that of their fields. D_JOIN is NO_JOIN for a copy,
+# and LATER if an order of a large relation would have to be built.
 D_SOURCE, SIGN, D_JOIN, READS_START, READS_STOP, COPIES, COPY_COUNT, DRIVE_SIZE = range(8)
 NO_JOIN, LATER = -1, -2
 

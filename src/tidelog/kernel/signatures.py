@@ -73,6 +73,10 @@ descriptors.commit_deaths: i64[][] i64[][] i64 i64[]
 descriptors.kill: i64[][] i64 i64[][] i64 i64[][] i64
 descriptors.fill_directory: i64[][] i64 i64 i32[]
 descriptors.address_of: i32[]
+descriptors.address_of: i64[]
+descriptors.address_of: i64[][]
+descriptors.address_of: i64[][][]
+descriptors.address_of: bool[]
 
 sets.change_sets: i64[][] i64[] i64[] i64[] i64[] i64[] i64[] bool[] i64 i64[][]
 sets.find_set: i64[][] i64[] i64[] i64[] bool

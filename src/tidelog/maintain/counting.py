@@ -160,11 +160,12 @@ class Counting(Strategy):
         if not len(change):
             return relation.no_delta()
         found = relation.find(change.rows)
-        counts = found.counts + change.sums
-        least = int(counts.min())
+        counts, present = found.counts + change.sums, found.present
+        if len(counts) == 1:
+            least, there = int(counts[0]), int(present[0])
+        else:
+            least, there = int(counts.min()), int(np.count_nonzero(present))
         assert least >= 0, f"negative counts in {relation.name}"
-        present = found.present
-        there = int(np.count_nonzero(present))
         deleted = inserted = relation.no_rows()
         if there:
             relation.set_counts(found, counts)
@@ -228,4 +229,6 @@ def _is_empty(relation: StoredRelation) -> bool:
 
 
 def _columns(rows: Words, which: NDArray[np.bool_]) -> Words:
+    if rows.shape[1] == 1 and which[0]:
+        return rows
     return np.ascontiguousarray(rows[:, which])

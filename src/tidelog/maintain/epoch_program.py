@@ -31,6 +31,7 @@ from tidelog.store.catalog import Catalog
 from tidelog.store.index import Index
 from tidelog.store.open_rows import OpenRows
 from tidelog.store.relation import StoredRelation
+from tidelog.store.run import address
 from tidelog.store.sibling_sums import SummedColumn
 from tidelog.store.versions import Delta
 
@@ -307,7 +308,7 @@ class EpochProgram:
         start = len(reads)
         if drive.joins is None:
             self._kept.append(drive.copies)
-            return [e.NO_JOIN, start, start, drive.copies.ctypes.data, len(drive.copies)]
+            return [e.NO_JOIN, start, start, address(drive.copies), len(drive.copies)]
         compiled = drive.joins.small(drive.place, PLAIN).as_step()
         assert compiled is not None, "Python takes part in the join"
         program = compiled.program
@@ -322,7 +323,7 @@ class EpochProgram:
         self._kept.append(program)
         fields = (0, 0)
         if drive.fields is not None:
-            fields = (drive.fields.ctypes.data, len(drive.fields))
+            fields = (address(drive.fields), len(drive.fields))
             self._kept.append(drive.fields)
         if program.reads_records:
             self._with_records.append(program)
@@ -349,7 +350,7 @@ class EpochProgram:
             there.ends(result_group, highest=True),
         ]
         self._kept.append(arrays)
-        lowest, highest, *copies, low, high = (array.ctypes.data for array in arrays)
+        lowest, highest, *copies, low, high = (address(array) for array in arrays)
         return [
             places[id(source), lookup.order], lowest, highest, *copies, len(group),
             *here.biased[lookup.target].tolist(), lookup.is_largest, low, high,
@@ -367,7 +368,7 @@ class EpochProgram:
             first = places[id(relation), layout.order]
             row[e.FIRST], row[e.LAST] = first, first + len(relation.indexes)
             row[e.R_WORDS], row[e.R_COLUMNS] = layout.words, len(relation.domains)
-            row[e.R_FIELDS], row[e.ROWS] = layout.biased.ctypes.data, held.ctypes.data
+            row[e.R_FIELDS], row[e.ROWS] = address(layout.biased), address(held)
             row[e.IS_STORED] = id(relation) not in passed_on
             row[e.REFUSES] = id(relation) in self._refused
 
@@ -418,7 +419,7 @@ class EpochProgram:
             e.NEW_ROWS: np.zeros((columns + parts, _TWICE), np.int64),
         }
         for at, array in scratch.items():
-            head[at] = array.ctypes.data
+            head[at] = address(array)
         self._kept.append(scratch)
         return head
 
