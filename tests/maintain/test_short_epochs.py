@@ -224,3 +224,38 @@ def test_taking_turns(program: str, sizes: tuple[int, ...]) -> None:
             twins.compare()
     twins.compare()
     assert min(seen[True], seen[False]) > EPOCHS // 5
+
+
+RETAINED = """
+.decl p(k: number, at: number)
+.decl q(k: number, at: number)
+.retain p(at, 40)
+.retain q(at, 25)
+.decl next(k: number, t: number, u: number)
+.decl last(k: number, t: number)
+.decl n(k: number, n: number)
+next(k, t, u) :- p(k, t), q(k, u), t < u, u <= t + 10.
+last(k, t) :- q(k, _), t = max u : { q(k, u) }.
+n(k, n) :- p(k, _), n = count : { p(k, _) }.
+"""
+
+
+def test_rows_that_expire() -> None:
+    """Time moves on, sometimes in a leap; rows are deleted, and some come late."""
+    twins = Twins(Program.parse(RETAINED), {})
+    rng = seeded("rows that expire")
+    now, late = 0, 0
+    for number in range(EPOCHS):
+        now += rng.choice((0, 0, 1, 1, 2, 3, 30 if rng.random() < 0.1 else 1))
+        epoch: Epoch = {}
+        for _ in range(rng.choice((1, 1, 1, 2, 8, 200 if rng.random() < 0.1 else 1))):
+            row = (rng.randrange(3), now + rng.randrange(-30, 3))
+            epoch.setdefault(rng.choice("pq"), (set(), set()))[rng.random() < 0.2].add(row)
+        inserted = {name: adds - removes for name, (adds, removes) in epoch.items()}
+        twins.apply(inserted, {name: removes - adds for name, (adds, removes) in epoch.items()})
+        late += sum(twins.one.last_epoch.late.values())
+        if number % 10 == 0:
+            twins.compare()
+    twins.compare()
+    assert twins.one.short_epochs.count > EPOCHS // 2
+    assert late

@@ -388,7 +388,7 @@ class KernelEngine:
         self, encoded: Encoded, tables: Collection[str], *, report_ignored: bool = True
     ) -> ShortEpoch | None:
         """Run an epoch of few rows in one call, and commit it; None if that is impossible."""
-        if tables or self._virtual.names or self._retained or self._change is not None:
+        if tables or self._virtual.names or self._change is not None:
             return None
         try:
             return self.short_epochs.run(encoded, self.observer, report_ignored=report_ignored)

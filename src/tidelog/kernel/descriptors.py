@@ -415,3 +415,25 @@ def extremes(runs, words, low, high, n, largest, limit, word, shift, mask, value
         found[i], values[i] = extreme_of(
             runs, words, low, high, i, largest, limit, word, shift, mask
         )
+
+
+@kernel
+def rows_between(runs, words, low, high, to_end, limit, into):
+    """Write the rows from `low` up to but without `high`, or up to the end, run by run.
+
+    Returns how many there are; those that `into` has no room for are only counted.
+    """
+    n = 0
+    for r in range(runs.shape[0]):
+        size = runs[r, SIZE]
+        if size == 0:
+            continue
+        start = first_not_before(runs, r, words, low, ZERO, ZERO)
+        stop = size if to_end else first_not_before(runs, r, words, high, ZERO, start)
+        for at in range(start, stop):
+            if runs[r, MARKS] == 0 or load32(runs[r, MARKS], at) <= limit:
+                if n < into.shape[1]:
+                    for w in range(words):
+                        into[w, n] = load64(runs[r, WORDS + w], at)
+                n += 1
+    return n

@@ -59,6 +59,7 @@ intervals.unite: i64[][] i64 i64[][]
 descriptors.write_marks: i64[][] i64 i64 i64[][] i32[] i64 i64 i64[][] i64[][] i64[][] i64
 descriptors.place: i64[][] i64[][] i64[][] i64 i64[][] i64[][]
 descriptors.extremes: i64[][] i64 i64[][] i64[][] i64 bool i64 i64 i64 i64 i64[] bool[]
+descriptors.rows_between: i64[][] i64 i64[][] i64[][] bool i64 i64[][]
 complement.complement: i64[][] i64[][] i64[][] i64[][] i64 i64 i64[][] i64[] i64[][] i64[]
 scan.fold_ranges: i64[][] i64 i64 i64 i64 i64 i64 i64[][] i64[][] i64[][] i64[][]
 scan.fold: i64[][] i64 i64 i64 i64 i64 i64 i64[][] i64 i64 i64[][]

@@ -445,14 +445,22 @@ class EpochProgram:
         watch = self._catalog.watch
         if any(len(relation) for relation in self._empty):
             return False
+        watch.descriptors.clear()
         for open_rows in self._open:
-            open_rows.attach()
+            self._attach_order(open_rows)
         for row, (column, key) in zip(self._sum_rows, self._sums, strict=True):
             if not column.describe(row, key):
                 return False
         watch.catch_up = self.catch_up
         self._attached = watch.changes
         return True
+
+    def _attach_order(self, open_rows: OpenRows) -> None:
+        open_rows.attach()
+        known, described = self._catalog.watch.descriptors, open_rows.descriptors
+        known.pop(id(open_rows.index), None)
+        if described is not None:
+            known[id(open_rows.index)] = described
 
     def catch_up(self) -> None:
         """Show what short epochs have done in the runs of all orders."""
@@ -517,7 +525,7 @@ class EpochProgram:
         self.catch_up()
         open_rows = self._open[at]
         open_rows.index.tidy()
-        open_rows.attach()
+        self._attach_order(open_rows)
         for relation in self._relations:
             if open_rows.index in relation.indexes.values():
                 self._catalog.note_size(relation)

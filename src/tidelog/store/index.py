@@ -214,6 +214,14 @@ class Index:
         current = self._current = self._descriptors[:n]
         return current
 
+    def committed_descriptors(self) -> NDArray[np.int64]:
+        """Return the descriptors of the runs between epochs; nothing is caught up with for that."""
+        if self.watch.is_ahead:
+            known = self.watch.descriptors.get(id(self))
+            if known is not None:
+                return known
+        return self.descriptors()
+
     def old_descriptors(self) -> NDArray[np.int64]:
         """Return the descriptors of the runs without the tail."""
         descriptors = self.descriptors()

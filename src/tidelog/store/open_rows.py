@@ -98,6 +98,12 @@ class OpenRows:
         row[e.NOTED] = row[e.COUNTS_NOTED] = row[e.LOGGED] = row[e.IS_AHEAD] = 0
         index.keep_open_rows()
 
+    @property
+    def descriptors(self) -> Array | None:
+        """The descriptors of the closed runs and the open one, as short epochs change them."""
+        closed = int(self._row[e.CLOSED])
+        return None if closed < 0 else self._described[: closed + 1]
+
     def catch_up(self) -> None:
         """Show the order what short epochs have done since the last time."""
         row = self._row
