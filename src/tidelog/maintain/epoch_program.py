@@ -523,12 +523,13 @@ class EpochProgram:
         if status != e.ROOM:
             return False
         self.catch_up()
-        open_rows = self._open[at]
-        open_rows.index.tidy()
-        self._attach_order(open_rows)
-        for relation in self._relations:
+        full = self._open[at].index
+        relation = next(r for r in self._relations if full in r.indexes.values())
+        for open_rows in self._open:  # the other orders of the relation have the same rows
             if open_rows.index in relation.indexes.values():
-                self._catalog.note_size(relation)
+                open_rows.index.tidy()
+                self._attach_order(open_rows)
+        self._catalog.note_size(relation)
         if self._catalog.stamp is not self._stamp:
             self._attached = -1
             return False
