@@ -62,7 +62,7 @@ _NO_ROWS: set[Row] = set()
 
 def _is_load(found: Given, layers: Sequence[LayerReport]) -> bool:
     """Return whether relations may be so much larger now that updates need other orders."""
-    return found.inserted >= LARGE_CHANGE or any(layer.choice == "bootstrap" for layer in layers)
+    return found.inserted >= LARGE_CHANGE or "bootstrap" in [layer.choice for layer in layers]
 
 
 class KernelEngine:
@@ -247,6 +247,8 @@ class KernelEngine:
                 if self._expects_updates:
                     for _, strategy in self._strategies:
                         strategy.prepare()
+                    if not self._virtual.names:
+                        self.short_epochs.prepare()
                 count = sum(map(self.given_count, self._program.relations))
                 self.last_epoch = EpochReport(0, time.perf_counter() - start, count, 0, layers)
                 return
@@ -386,7 +388,7 @@ class KernelEngine:
         self, encoded: Encoded, tables: Collection[str], *, report_ignored: bool = True
     ) -> ShortEpoch | None:
         """Run an epoch of few rows in one call, and commit it; None if that is impossible."""
-        if tables or self._virtual.names or self._retained or self._change is not None:
+        if tables or self._virtual.names or self._change is not None:
             return None
         try:
             return self.short_epochs.run(encoded, self.observer, report_ignored=report_ignored)
@@ -561,6 +563,8 @@ class KernelEngine:
         if self._change is None and _is_load(found, layers):
             for _, strategy in self._strategies:
                 strategy.loaded()
+            if not self._virtual.names:
+                self.short_epochs.prepare()
         return found, layers, effects
 
     def _abort(self) -> None:

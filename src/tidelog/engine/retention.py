@@ -35,6 +35,7 @@ from tidelog.store.versions import Version
 from tidelog.values.types import NUMBER_MIN, Kind
 
 Array = NDArray[np.int64]
+_FEW = 64  # rows that expire in an epoch, as a rule
 _UNITS = {Kind.TIMESTAMP: dt.timedelta(microseconds=1), Kind.DATE: dt.timedelta(days=1)}
 
 
@@ -84,11 +85,10 @@ class TimeOrder:
         index = self._read_layout()
         first = self._first
         if least is not None and self._domain.covers(least, least):
-            first = first.copy()
-            first[0, 0] = self._leading_word(least)
+            first = self._first_with(least)
         d.extremes(
-            index.descriptors(), len(first), first, self._last, 1, largest, Version.OLD.limit,
-            0, self._shift, self._mask, self._value, self._found,
+            index.committed_descriptors(), len(first), first, self._last, 1, largest,
+            Version.OLD.limit, 0, self._shift, self._mask, self._value, self._found,
         )  # fmt: skip
         return int(self._value[0]) + self._domain.bias if self._found[0] else None
 
@@ -98,23 +98,24 @@ class TimeOrder:
         They come as columns of ordinals.
         """
         index = self._read_layout()
-        low = self._leading_word(start)
-        high = self._leading_word(stop) if self._domain.covers(stop, stop) else None
-        found = []
-        for run in index.runs:
-            # The column comes first, so its bits lead the first word.
-            words = run.words[0]
-            first = int(words.searchsorted(low))
-            last = len(words) if high is None else int(words.searchsorted(high))
-            if first < last:
-                rows = run.words[:, first:last]
-                if run.marks is not None:
-                    rows = rows[:, run.marks[first:last] <= Version.OLD.limit]
-                found.append(rows)
-        if not found:
-            return self.no_rows()
-        rows = np.concatenate(found, axis=1)
-        return ordinals_by(rows, index.layout.biased)
+        descriptors, to_end = index.committed_descriptors(), not self._domain.covers(stop, stop)
+        low = self._first_with(start)
+        high = low if to_end else self._first_with(stop)
+        rows = np.empty((len(low), _FEW), np.int64)
+        while True:
+            n = d.rows_between(
+                descriptors, len(low), low, high, to_end, Version.OLD.limit, rows
+            )  # fmt: skip
+            if n <= rows.shape[1]:
+                break
+            rows = np.empty((len(low), n), np.int64)
+        return ordinals_by(np.ascontiguousarray(rows[:, :n]), index.layout.biased)
+
+    def _first_with(self, value: int) -> Words:
+        """Return the least row with a value, whether it is there or not."""
+        row = self._first.copy()
+        row[0, 0] = self._leading_word(value)
+        return row
 
     def no_rows(self) -> Array:
         """Return no rows, as columns of ordinals."""

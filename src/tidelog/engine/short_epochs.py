@@ -8,7 +8,7 @@ ran it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from tidelog.engine.given import Encoded
 from tidelog.engine.protocol import EpochObserver, Ignored, NoObserver
 from tidelog.engine.report import LayerReport
+from tidelog.join.joins import LARGE_CHANGE
 from tidelog.kernel import epoch_layout as e
 from tidelog.maintain.epoch_program import EpochProgram
 from tidelog.maintain.strategy import NOTHING, UPDATE, Strategy
@@ -27,7 +28,8 @@ from tidelog.store.versions import Delta
 from tidelog.values.types import Row
 
 Layers = Sequence[tuple[Layer, Strategy]]
-MOST_ROWS = 64  # given rows of an epoch that is tried
+MOST_ROWS = 128  # given rows of an epoch that is tried
+_LONGEST_PAUSE = 63  # epochs
 
 
 class ShortEpoch(NamedTuple):
@@ -66,10 +68,27 @@ class ShortEpochs:
         self._wanted: dict[int, StoredRelation] = {}
         """The relations whose given rows have changed in short epochs, by identity."""
         self._most = MOST_ROWS
+        self._pause = self._pauses = 0
+        """How many epochs are not tried, and how many that were when this was last decided."""
+        self._refused: set[str] = set()
+        """Relations whose changes only the strategies can follow, for one stamp of the catalog."""
+        self._refused_at: object = None
         self.is_on = True
         """Whether short epochs are tried. Tests compare both ways."""
         self.count = 0
         """How many epochs were run."""
+
+    def prepare(self) -> None:
+        """Make the program for changes of large relations, after a load.
+
+        Then the first short epoch takes no longer than others.
+        """
+        large = [
+            name for name, given in self._catalog.given.items() if given.stored >= LARGE_CHANGE
+        ]
+        if large and self.is_on:
+            program = self._program = self._analysed()
+            self._ready([name for name in large if program.is_eligible(self._catalog.given[name])])
 
     def run(
         self, encoded: Encoded, observer: EpochObserver, *, report_ignored: bool
@@ -78,27 +97,33 @@ class ShortEpochs:
 
         What the observer raises aborts the epoch.
         """
+        if not self.is_on or (self._refused and self._refuses(encoded)):
+            return None
         rows = 0
         for adds, removes in encoded.values():
             rows += adds.shape[1] + removes.shape[1]
-        if not self.is_on or not 0 < rows <= self._most:
+        if not 0 < rows <= self._most:
+            return None
+        if self._pause:
+            self._pause -= 1
             return None
         given = self._catalog.given
         changes = [
             (given[name], np.ascontiguousarray(adds), np.ascontiguousarray(removes))
             for name, (adds, removes) in encoded.items()
         ]
-        program = self._ready([relation for relation, _, _ in changes])
+        program = self._ready(encoded)
         if program is None:
             return None
         is_observed = type(observer) is not NoObserver
         status = program.run(changes, commits=not is_observed)
         while status != e.DONE:
             if status == e.TOO_MANY:
-                self._most = max(1, rows // 2)
+                self._retreat(rows)
             if not program.provide(status):
                 return None
             status = program.run(changes, commits=not is_observed)
+        self._pauses = 0
         if rows == self._most:
             self._most = min(2 * rows, MOST_ROWS)
         changed = program.changed
@@ -114,15 +139,33 @@ class ShortEpochs:
             program.work(),
         )
 
-    def _ready(self, given: Sequence[StoredRelation]) -> EpochProgram | None:
+    def _retreat(self, rows: int) -> None:
+        """Try smaller epochs from now on; if one row is too many, none for a while."""
+        if rows > 1:
+            self._most = rows // 2
+        else:
+            self._pause = self._pauses = min(2 * self._pauses + 1, _LONGEST_PAUSE)
+
+    def _refuses(self, encoded: Encoded) -> bool:
+        """Return whether it is known that only the strategies can follow a change."""
+        if self._refused_at is self._catalog.stamp:
+            return not self._refused.isdisjoint(encoded)
+        self._refused.clear()
+        return False
+
+    def _ready(self, names: Collection[str]) -> EpochProgram | None:
         """Return the program for these given rows, made or brought up to date if it has to be."""
         program = self._program
+        given = [self._catalog.given[name] for name in names]
         is_known = all(id(relation) in self._wanted for relation in given)
         if program is not None and program.is_attached and is_known:
             return program
         if program is None or not program.is_current:
             program = self._program = self._analysed()
-        if not all(map(program.is_eligible, given)):
+        refused = {name for name in names if not program.is_eligible(self._catalog.given[name])}
+        if refused:
+            self._refused |= refused
+            self._refused_at = self._catalog.stamp
             return None
         self._wanted.update((id(relation), relation) for relation in given)
         if not is_known or not program.is_finished:

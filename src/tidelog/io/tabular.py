@@ -35,6 +35,8 @@ _CHECKED = (CheckedRows, CheckedTable)
 _ROW = (tuple, list)
 _MANY = 8  # rows that are checked column by column
 _BULK = 1000  # rows that stay in columns
+_ROWS = (list, tuple, set, frozenset, dict)  # what is certainly not a table
+_OF_TABLES = ("__arrow_c_stream__", "__dataframe__", "toArrow", "to_batches")
 
 
 # --- in ---------------------------------------------------------------------------------------
@@ -162,10 +164,7 @@ def _rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 def _as_arrow(data: Any) -> pa.Table | None:
     """Return `data` as an Arrow table, or None when it is not a table."""
-    if not any(
-        hasattr(data, name)
-        for name in ("__arrow_c_stream__", "__dataframe__", "toArrow", "to_batches")
-    ):
+    if isinstance(data, _ROWS) or not any(hasattr(data, name) for name in _OF_TABLES):
         return None
     import pyarrow as pa
 

@@ -33,8 +33,10 @@ class GroupLookup:
     def read(self, groups: Array, version: Version) -> tuple[Array, Array]:
         """Return the rows of the groups: for each the number of its group, and its ordinals."""
         program = self._program()
-        numbered = np.vstack([np.arange(groups.shape[1]), groups])
-        batch = Run(np.ascontiguousarray(numbered))
+        numbered = np.empty((len(groups) + 1, groups.shape[1]), np.int64)
+        numbered[0] = np.arange(groups.shape[1])
+        numbered[1:] = groups
+        batch = Run(numbered)
         index = self._relation.index(program.plan.orders[1])
         reads = reading(index, version)
         arity = len(self._relation.domains)
@@ -46,10 +48,9 @@ class GroupLookup:
             chunks = [out[:, :n].copy() for n in program.run(out)]
         finally:
             self._catalog.give_back(out)
-        found = np.concatenate(chunks, axis=1)
+        found = chunks[0] if len(chunks) == 1 else np.concatenate(chunks, axis=1)
         self._catalog.meter.found(found.shape[1])
-        biases = np.array([domain.bias for domain in self._relation.domains], np.int64)
-        return found[0], found[1 : 1 + arity] + biases[:, None]
+        return found[0], found[1 : 1 + arity] + self._relation.biases
 
     def prepare(self) -> None:
         """Build the order that is read."""

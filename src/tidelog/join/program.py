@@ -12,7 +12,7 @@ from tidelog.kernel import join as kernel
 from tidelog.kernel import join_layout as k
 from tidelog.plan.steps import Absent, Bound, Leap, Plan, Scan, Seek
 from tidelog.store.layout import Layout
-from tidelog.store.run import Run
+from tidelog.store.run import Run, address
 from tidelog.values.types import Type
 
 Array = NDArray[np.int64]
@@ -125,10 +125,10 @@ class JoinProgram:
     def description(self, driver: int) -> Array:
         """Return the join as a row of numbers, for a walk (kernel/walk.py)."""
         layout = self._layouts[driver]
-        row = [driver, layout.words, layout.by_column.ctypes.data, kernel.address_of_join()]
+        row = [driver, layout.words, address(layout.by_column), kernel.address_of_join()]
         for array in (*self._arrays, self._state, self.initial):
             shape = (*array.shape, 0, 0)[:3]
-            row += [array.ctypes.data, *shape]
+            row += [address(array), *shape]
         return np.array(row, np.int64)
 
     def advance(self, out: Array) -> tuple[int, bool]:

@@ -372,35 +372,68 @@ def merge_few(runs, first, words, limit, into, marks, counts, has_counts):
         out += 1
 
 
-@kernel
-def extremes(runs, words, low, high, n, largest, limit, word, shift, mask, values, found):
-    """Write for each range of rows [low, high] the smallest or largest value of a column.
+@bare_helper
+def extreme_of(runs, words, low, high, i, largest, limit, word, shift, mask):
+    """Return whether range i of rows [low, high] has live rows, and an extreme of a column.
 
     The rows of a range differ in this column first, so its first or last live row has the value.
+    """
+    found, extreme = False, np.int64(0)
+    for r in range(runs.shape[0]):
+        size = runs[r, SIZE]
+        if size == 0:
+            continue
+        bound = high if largest else low
+        at = first_not_before(runs, r, words, bound, i, np.int64(0))
+        if largest and not (at < size and is_equal(runs, r, words, at, high, i)):
+            at -= 1
+        while 0 <= at < size:
+            if largest:
+                if _is_before(runs, r, words, at, low, i):
+                    break
+            elif not (
+                _is_before(runs, r, words, at, high, i) or is_equal(runs, r, words, at, high, i)
+            ):
+                break
+            if runs[r, MARKS] == 0 or load32(runs[r, MARKS], at) <= limit:
+                value = (load64(runs[r, WORDS + word], at) >> shift) & mask
+                if not found or (value > extreme) == largest:
+                    extreme = value
+                found = True
+                break
+            at += -1 if largest else 1
+    return found, extreme
+
+
+@kernel
+def extremes(runs, words, low, high, n, largest, limit, word, shift, mask, values, found):
+    """Write for each range of rows the smallest or largest value of a column (see `extreme_of`).
+
     `found` says which ranges have live rows.
     """
     for i in range(n):
-        found[i] = False
-        for r in range(runs.shape[0]):
-            size = runs[r, SIZE]
-            if size == 0:
-                continue
-            bound = high if largest else low
-            at = first_not_before(runs, r, words, bound, i, np.int64(0))
-            if largest and not (at < size and is_equal(runs, r, words, at, high, i)):
-                at -= 1
-            while 0 <= at < size:
-                if largest:
-                    if _is_before(runs, r, words, at, low, i):
-                        break
-                elif not (
-                    _is_before(runs, r, words, at, high, i) or is_equal(runs, r, words, at, high, i)
-                ):
-                    break
-                if runs[r, MARKS] == 0 or load32(runs[r, MARKS], at) <= limit:
-                    value = (load64(runs[r, WORDS + word], at) >> shift) & mask
-                    if not found[i] or (value > values[i]) == largest:
-                        values[i] = value
-                    found[i] = True
-                    break
-                at += -1 if largest else 1
+        found[i], values[i] = extreme_of(
+            runs, words, low, high, i, largest, limit, word, shift, mask
+        )
+
+
+@kernel
+def rows_between(runs, words, low, high, to_end, limit, into):
+    """Write the rows from `low` up to but without `high`, or up to the end, run by run.
+
+    Returns how many there are; those that `into` has no room for are only counted.
+    """
+    n = 0
+    for r in range(runs.shape[0]):
+        size = runs[r, SIZE]
+        if size == 0:
+            continue
+        start = first_not_before(runs, r, words, low, ZERO, ZERO)
+        stop = size if to_end else first_not_before(runs, r, words, high, ZERO, start)
+        for at in range(start, stop):
+            if runs[r, MARKS] == 0 or load32(runs[r, MARKS], at) <= limit:
+                if n < into.shape[1]:
+                    for w in range(words):
+                        into[w, n] = load64(runs[r, WORDS + w], at)
+                n += 1
+    return n

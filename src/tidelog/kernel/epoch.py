@@ -3,9 +3,12 @@
 The layers of a program are *steps*. A step reads the net changes of relations below, and writes
 that of its own:
 
-    COUNT_STEP   joins from each changed atom, or copies; adds up what they derive, with its sign;
-                 a row is inserted when its count leaves 0, and deleted when it reaches 0
-    SUM_STEP     adds changed rows to the sums of their groups; the result of a group is a row
+    COUNT_STEP       joins from each changed atom, or copies; adds up what they derive, with its
+                     sign; a row is inserted when its count leaves 0, and deleted when it reaches 0
+    SUM_STEP         adds changed rows to the sums of their groups; the result of a group is a row
+    EXTREME_STEP     looks up the first or last row of the groups of changed rows
+    TREE_STEP        joins; what it derives is the change of an inequality join, and is not stored
+    SEMI_JOIN_STEP   joins from changes of a guard, and from extremes that have moved
 
 Inserted rows go to the tail of each order, and deleted rows are marked, as in any other epoch
 (store/index.py). `end` moves the tail into the *open run* of the order, which has room, and
@@ -26,8 +29,10 @@ from tidelog.kernel.described import view1, view2
 from tidelog.kernel.descriptors import MOST_RUNS, SIZE
 from tidelog.kernel.epoch_counting import count_derivations
 from tidelog.kernel.epoch_end import abort_order, commit_deaths, commit_tail
+from tidelog.kernel.epoch_extremes import find_extremes
 from tidelog.kernel.epoch_rows import MOST, changes_at, find, insert, note_change, write
 from tidelog.kernel.epoch_sums import add_up_groups, finish_sums
+from tidelog.kernel.epoch_trees import follow_extremes, join_trees
 from tidelog.kernel.marks import ALIVE
 
 
@@ -119,10 +124,17 @@ def _steps(head, relations, indexes):
     steps = view2(head[e.STEPS], head[e.STEP_COUNT], np.int64(e.STEP_SIZE))
     for s in range(steps.shape[0]):
         steps[s, e.HAS_RUN] = steps[s, e.FOUND] = 0
-        if steps[s, e.KIND] == e.COUNT_STEP:
+        kind = steps[s, e.KIND]
+        if kind == e.COUNT_STEP:
             status = count_derivations(head, relations, indexes, steps, s)
-        else:
+        elif kind == e.SUM_STEP:
             status = add_up_groups(head, relations, indexes, steps, s)
+        elif kind == e.EXTREME_STEP:
+            status = find_extremes(head, relations, indexes, steps, s)
+        elif kind == e.TREE_STEP:
+            status = join_trees(head, relations, indexes, steps, s)
+        else:
+            status = follow_extremes(head, relations, indexes, steps, s)
         if status == e.DONE:
             status = note_change(relations, steps[s, e.RESULT])
         if status != e.DONE:

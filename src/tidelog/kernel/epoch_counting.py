@@ -15,7 +15,15 @@ from tidelog.kernel import join_layout as k
 from tidelog.kernel.compiling import ZERO, bare_helper
 from tidelog.kernel.described import array1, array2, array3, call_join, view1, view2
 from tidelog.kernel.descriptors import MOST_RUNS, SIZE, WIDE, WORDS, count_of, set_count
-from tidelog.kernel.epoch_rows import MOST, arrange, changes_at, find, insert, write
+from tidelog.kernel.epoch_rows import (
+    MOST,
+    arrange,
+    changes_at,
+    copy_columns,
+    find,
+    insert,
+    write,
+)
 from tidelog.kernel.join import begin
 from tidelog.kernel.marks import ALIVE, DEAD_NOW
 from tidelog.kernel.pointers import address64
@@ -52,9 +60,7 @@ def _copy(head, drive, rows, count, words, n, weight):
     for i in range(count):
         for w in range(words):
             row[w, 0] = 0
-        for c in range(copies.shape[0]):
-            value = (rows[copies[c, 0], i] >> copies[c, 1]) & copies[c, 2]
-            row[copies[c, 3], 0] += value << copies[c, 4]
+        copy_columns(rows, i, copies, drive[e.COPY_COUNT], row)
         n = _tally(head, n, words, row, np.int64(1), weight)
         if n < 0:
             break
@@ -134,10 +140,33 @@ def _join(program, out):
 
 
 @bare_helper
-def _derived(head, relations, indexes, joins, reads, drive, words, n, found):
+def derive_from(
+    head, indexes, joins, reads, drive, rows, count, fields, words, weight, n, found
+):  # fmt: skip
+    """Join a rule from some rows, and add what it derives to the tally.
+
+    Returns a status, the size of the tally, and how many rows were found.
+    """
+    if drive[e.D_JOIN] == e.LATER:
+        return e.UNUSUAL, n, found
+    program = joins[drive[e.D_JOIN]]
+    if not _read(program, indexes, reads, drive[e.READS_START], drive[e.READS_STOP]):
+        return e.UNUSUAL, n, found
+    _drive(head, program, rows, count, fields)
+    out = view2(head[e.OUT], words, MOST)
+    status, filled = _join(program, out)
+    if status != e.DONE:
+        return status, n, found
+    n = _tally(head, n, words, out, filled, weight)
+    return e.DONE if n >= 0 else e.TOO_MANY, n, found + filled
+
+
+@bare_helper
+def derive_changes(head, relations, indexes, joins, reads, drive, words, n, found):
     """Add to the tally what a rule derives from a change; return status, tally, instantiations."""
     source = drive[e.D_SOURCE]
     biased = view2(relations[source, e.R_FIELDS], relations[source, e.R_COLUMNS], np.int64(4))
+    status = np.int64(e.DONE)
     for deleted in range(2):
         count = relations[source, e.DELETED if deleted else e.INSERTED]
         if count == 0:
@@ -146,25 +175,18 @@ def _derived(head, relations, indexes, joins, reads, drive, words, n, found):
             changes_at(relations, source, np.int64(deleted)), relations[source, e.R_WORDS], MOST
         )
         weight = -drive[e.SIGN] if deleted else drive[e.SIGN]
-        if drive[e.D_JOIN] == e.LATER:
-            return e.UNUSUAL, n, found
         if drive[e.D_JOIN] == e.NO_JOIN:
             n = _copy(head, drive, rows, count, words, n, weight)
             found += count
+            if n < 0:
+                return e.TOO_MANY, n, found
         else:
-            program = joins[drive[e.D_JOIN]]
-            if not _read(program, indexes, reads, drive[e.READS_START], drive[e.READS_STOP]):
-                return e.UNUSUAL, n, found
-            _drive(head, program, rows, count, biased)
-            out = view2(head[e.OUT], words, MOST)
-            status, filled = _join(program, out)
+            status, n, found = derive_from(
+                head, indexes, joins, reads, drive, rows, count, biased, words, weight, n, found
+            )
             if status != e.DONE:
                 return status, n, found
-            n = _tally(head, n, words, out, filled, weight)
-            found += filled
-        if n < 0:
-            return e.TOO_MANY, n, found
-    return e.DONE, n, found
+    return status, n, found
 
 
 @bare_helper
@@ -217,24 +239,34 @@ def _apply(head, relations, indexes, relation, n):
 
 
 @bare_helper
-def count_derivations(head, relations, indexes, steps, s):
-    """Run a step that counts derivations."""
+def derive_all(head, relations, indexes, steps, s):
+    """Add to the tally what the rules of a step derive; return a status, and its size."""
     drives = view2(head[e.DRIVES], head[e.DRIVE_COUNT], np.int64(e.DRIVE_SIZE))
     reads = view2(head[e.READS], head[e.READ_COUNT], np.int64(e.READ_SIZE))
     joins = view2(head[e.JOINS], head[e.JOIN_COUNT], np.int64(k.DESCRIPTION_SIZE))
-    result = steps[s, e.RESULT]
-    words = relations[result, e.R_WORDS]
+    words = relations[steps[s, e.RESULT], e.R_WORDS]
     n, found = np.int64(0), np.int64(0)
     for i in range(steps[s, e.START], steps[s, e.STOP]):
-        status, n, found = _derived(
+        status, n, found = derive_changes(
             head, relations, indexes, joins, reads, drives[i], words, n, found
         )
         if status != e.DONE:
-            return status
+            return status, n
         source = drives[i, e.D_SOURCE]
         if relations[source, e.INSERTED] or relations[source, e.DELETED]:
             steps[s, e.HAS_RUN] = 1
     steps[s, e.FOUND] = found
+    return np.int64(e.DONE), n
+
+
+@bare_helper
+def count_derivations(head, relations, indexes, steps, s):
+    """Run a step that counts derivations."""
+    result = steps[s, e.RESULT]
+    words = relations[result, e.R_WORDS]
+    status, n = derive_all(head, relations, indexes, steps, s)
+    if status != e.DONE:
+        return status
     given = steps[s, e.GIVEN]
     if relations[given, e.INSERTED] or relations[given, e.DELETED]:
         steps[s, e.HAS_RUN] = 1

@@ -8,7 +8,7 @@ from tidelog.kernel import epoch_layout as e
 from tidelog.kernel.compiling import bare_helper
 from tidelog.kernel.described import view2
 from tidelog.kernel.descriptors import COUNTS, MARKS, SIZE, WORDS, set_count
-from tidelog.kernel.epoch_rows import MOST, insert
+from tidelog.kernel.epoch_rows import MOST
 from tidelog.kernel.marks import DEAD, DEAD_NOW
 from tidelog.kernel.pointers import load32, store32
 
@@ -69,16 +69,30 @@ def commit_tail(indexes, x):
     tail = closed + 1
     rows = view2(runs[tail, WORDS], words, MOST)
     held = view2(runs[closed, WORDS], words, np.int64(e.OPEN_ROWS))
-    counts = runs[closed, COUNTS]
-    size = runs[closed, SIZE]
-    for i in range(runs[tail, SIZE]):
-        at = insert(held, size, words, rows, i)
-        if counts != 0:
-            for j in range(size, at, -1):
-                store32(counts, j, load32(counts, j - 1))
-            store32(counts, at, load32(runs[tail, COUNTS], i))
-        size += 1
-    runs[closed, SIZE], runs[tail, SIZE] = size, 0
+    counts, new_counts = runs[closed, COUNTS], runs[tail, COUNTS]
+    old, new = runs[closed, SIZE] - 1, runs[tail, SIZE] - 1
+    runs[closed, SIZE] += runs[tail, SIZE]
+    runs[tail, SIZE] = 0
+    while new >= 0:  # merged from the end, so that nothing is overwritten too early
+        at = old + new + 1
+        is_old = False
+        if old >= 0:
+            for w in range(words):
+                if held[w, old] != rows[w, new]:
+                    is_old = held[w, old] > rows[w, new]
+                    break
+        if is_old:
+            for w in range(words):
+                held[w, at] = held[w, old]
+            if counts != 0:
+                store32(counts, at, load32(counts, old))
+            old -= 1
+        else:
+            for w in range(words):
+                held[w, at] = rows[w, new]
+            if counts != 0:
+                store32(counts, at, load32(new_counts, new))
+            new -= 1
 
 
 @bare_helper

@@ -54,6 +54,14 @@ def arrange(rows, i, from_fields, fields, columns, words, into, at):
 
 
 @bare_helper
+def copy_columns(rows, i, copies, count, into):
+    """Add columns of row i of `rows` to the row `into`, each in its place there."""
+    for c in range(count):
+        value = (rows[copies[c, 0], i] >> copies[c, 1]) & copies[c, 2]
+        into[copies[c, 3], 0] += value << copies[c, 4]
+
+
+@bare_helper
 def find(runs, words, limit, rows, i, fingers):
     """Find row i of `rows` in any run; `find_row` says what is returned."""
     for r in range(MOST_RUNS):
@@ -146,3 +154,12 @@ def write(head, relations, indexes, relation, counts):
         for i in range(relations[relation, e.INSERTED]):
             _add(head, indexes, x, inserted, i, biased, counts[i])
     return e.DONE
+
+
+@bare_helper
+def write_single(head, relations, indexes, relation):
+    """Write the net change of a relation whose rows have one derivation each."""
+    counts = view1(head[e.WEIGHTS], np.int64(e.MOST_ROWS + 1))
+    for i in range(relations[relation, e.INSERTED]):
+        counts[i] = 1
+    return write(head, relations, indexes, relation, counts)

@@ -9,7 +9,7 @@ from tidelog.kernel import groups as g
 from tidelog.kernel.accumulate import LARGEST_BLOCK, OPERATION_SIZE, ROW, add_up, finish
 from tidelog.kernel.compiling import FALSE, TRUE, ZERO, bare_helper
 from tidelog.kernel.described import view1, view2, view_flags, view_i32, view_u32
-from tidelog.kernel.epoch_rows import MOST, changes_at, insert, write
+from tidelog.kernel.epoch_rows import MOST, changes_at, insert, write_single
 from tidelog.kernel.exact import SIZE as LIMB_COUNT
 from tidelog.kernel.groups import note_groups
 from tidelog.kernel.pointers import address64, load64
@@ -139,10 +139,7 @@ def add_up_groups(head, relations, indexes, steps, s):
         status = _pack_results(head, relations, result, ordinals, old if deletes else new, deletes)
         if status != e.DONE:
             return status
-    ones = view1(head[e.WEIGHTS], np.int64(e.MOST_ROWS + 1))
-    for i in range(new):
-        ones[i] = 1
-    return write(head, relations, indexes, result, ones)
+    return write_single(head, relations, indexes, result)
 
 
 @bare_helper

@@ -59,6 +59,7 @@ intervals.unite: i64[][] i64 i64[][]
 descriptors.write_marks: i64[][] i64 i64 i64[][] i32[] i64 i64 i64[][] i64[][] i64[][] i64
 descriptors.place: i64[][] i64[][] i64[][] i64 i64[][] i64[][]
 descriptors.extremes: i64[][] i64 i64[][] i64[][] i64 bool i64 i64 i64 i64 i64[] bool[]
+descriptors.rows_between: i64[][] i64 i64[][] i64[][] bool i64 i64[][]
 complement.complement: i64[][] i64[][] i64[][] i64[][] i64 i64 i64[][] i64[] i64[][] i64[]
 scan.fold_ranges: i64[][] i64 i64 i64 i64 i64 i64 i64[][] i64[][] i64[][] i64[][]
 scan.fold: i64[][] i64 i64 i64 i64 i64 i64 i64[][] i64 i64 i64[][]
@@ -73,6 +74,10 @@ descriptors.commit_deaths: i64[][] i64[][] i64 i64[]
 descriptors.kill: i64[][] i64 i64[][] i64 i64[][] i64
 descriptors.fill_directory: i64[][] i64 i64 i32[]
 descriptors.address_of: i32[]
+descriptors.address_of: i64[]
+descriptors.address_of: i64[][]
+descriptors.address_of: i64[][][]
+descriptors.address_of: bool[]
 
 sets.change_sets: i64[][] i64[] i64[] i64[] i64[] i64[] i64[] bool[] i64 i64[][]
 sets.find_set: i64[][] i64[] i64[] i64[] bool

@@ -21,9 +21,9 @@ from tidelog.join.joins import AtomReading, Reader, reading
 from tidelog.join.rules import RuleJoins, reused_joins
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.complement_bootstrap import ComplementBootstrap
-from tidelog.maintain.epoch_program import Drive, EpochProgram
+from tidelog.maintain.epoch_program import Drive, EpochProgram, drives_of
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
-from tidelog.plan.body import AtomUse, LoweredRule, OnFailure, copied_columns, is_external
+from tidelog.plan.body import AtomUse, LoweredRule, copied_columns
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import StoredRelation
@@ -90,20 +90,10 @@ class Counting(Strategy):
 
     def _drives(self, joins: RuleJoins, columns: tuple[int, ...] | None) -> list[Drive] | None:
         """Return what drives a rule in short epochs; None if the kernel cannot run it."""
-        relations, rule = self._catalog.relations, joins.rule
-        if columns is not None:
-            source = relations[rule.atoms[0].relation]
-            return [Drive(source, 1, self._relation.copies(source, columns))]
-        if any(not self._catalog.is_stored(atom.relation) for atom in rule.atoms):
-            return None
-        if any(map(is_external, rule.conditions)):
-            return None
-        # A failure ends a short epoch; what fails then derives a row, or is an error.
-        sign = 0 if rule.on_failure is OnFailure.DERIVE else 1
-        return [
-            Drive(relations[a.relation], -sign if a.negated else sign, joins=joins, place=place)
-            for place, a in enumerate(rule.atoms)
-        ]
+        if columns is None:
+            return drives_of(self._catalog, joins)
+        source = self._catalog.relations[joins.rule.atoms[0].relation]
+        return [Drive(source, 1, self._relation.copies(source, columns))]
 
     @property
     def joins(self) -> list[RuleJoins]:
@@ -170,11 +160,12 @@ class Counting(Strategy):
         if not len(change):
             return relation.no_delta()
         found = relation.find(change.rows)
-        counts = found.counts + change.sums
-        least = int(counts.min())
+        counts, present = found.counts + change.sums, found.present
+        if len(counts) == 1:
+            least, there = int(counts[0]), int(present[0])
+        else:
+            least, there = int(counts.min()), int(np.count_nonzero(present))
         assert least >= 0, f"negative counts in {relation.name}"
-        present = found.present
-        there = int(np.count_nonzero(present))
         deleted = inserted = relation.no_rows()
         if there:
             relation.set_counts(found, counts)
@@ -238,4 +229,6 @@ def _is_empty(relation: StoredRelation) -> bool:
 
 
 def _columns(rows: Words, which: NDArray[np.bool_]) -> Words:
+    if rows.shape[1] == 1 and which[0]:
+        return rows
     return np.ascontiguousarray(rows[:, which])

@@ -25,11 +25,13 @@ from tidelog.kernel import epoch_layout as e
 from tidelog.kernel.accumulate import ROW
 from tidelog.kernel.descriptors import MOST_RUNS
 from tidelog.kernel.join_layout import DESCRIPTION_SIZE, DRIVER_WORDS, PLAIN
+from tidelog.plan.body import OnFailure, is_external
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.index import Index
 from tidelog.store.open_rows import OpenRows
 from tidelog.store.relation import StoredRelation
+from tidelog.store.run import address
 from tidelog.store.sibling_sums import SummedColumn
 from tidelog.store.versions import Delta
 
@@ -50,6 +52,35 @@ class Drive:
     """Where the columns are that it copies, if it does (kernel/epoch_layout.py)."""
     joins: RuleJoins | None = None
     place: int = 0
+    new: frozenset[int] | None = None
+    """The atoms that are read as after the epoch; None: those before `place`."""
+    fields: Array | None = None
+    """Where the columns are in the rows to start from, if these are not rows of the source."""
+
+
+def drives_of(catalog: Catalog, joins: RuleJoins) -> list[Drive] | None:
+    """Return what drives the joins of a rule from its atoms; None if the kernel cannot run them."""
+    relations, rule = catalog.relations, joins.rule
+    if any(not catalog.is_stored(atom.relation) for atom in rule.atoms):
+        return None
+    if any(map(is_external, rule.conditions)):
+        return None
+    # A failure ends a short epoch; what fails then derives a row, or is an error.
+    sign = 0 if rule.on_failure is OnFailure.DERIVE else 1
+    return [
+        Drive(relations[a.relation], -sign if a.negated else sign, joins=joins, place=place)
+        for place, a in enumerate(rule.atoms)
+    ]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """How the extreme of a group of a relation is found: its first or last row in an order."""
+
+    order: tuple[int, ...]
+    group: tuple[int, ...]
+    target: int
+    is_largest: bool
 
 
 @dataclass
@@ -61,11 +92,19 @@ class _Step:
     drives: Sequence[Drive] = ()
     sums: Sequence[SummedColumn] = ()
     key: Array = field(default_factory=lambda: _NO_KEY)
+    lookup: Lookup | None = None
+    is_max: bool = False
 
     @property
     def reads(self) -> set[int]:
         """The relations whose changes it follows, by identity."""
         return {id(relation) for relation in self.relations if relation is not self.result}
+
+    def reached_by(self, changing: set[int]) -> _Step:
+        """Return the step without what relations drive that cannot change."""
+        if self.kind == e.SEMI_JOIN_STEP:  # its drives have fixed places
+            return self
+        return replace(self, drives=[d for d in self.drives if id(d.source) in changing])
 
     @property
     def relations(self) -> list[StoredRelation]:
@@ -113,6 +152,34 @@ class EpochProgram:
         """Add a step for a relation that has sums of the rows of another one, by a key."""
         self._all_steps.append(_Step(e.SUM_STEP, result, None, source, sums=sums, key=key))
 
+    def look_up(self, source: StoredRelation, result: StoredRelation, lookup: Lookup) -> None:
+        """Add a step for a relation that has the extremes of the groups of another one."""
+        self._all_steps.append(_Step(e.EXTREME_STEP, result, None, source, lookup=lookup))
+
+    def join(self, result: StoredRelation, drives: Sequence[Drive]) -> None:
+        """Add a step for a relation without rows: no row has two derivations."""
+        self._all_steps.append(_Step(e.TREE_STEP, result, None, None, drives))
+
+    def semi_join(
+        self,
+        result: StoredRelation,
+        extreme: StoredRelation,
+        drives: Sequence[Drive],
+        *,
+        is_max: bool,
+    ) -> None:
+        """Add a step for the rows of a guard that have a partner.
+
+        The drives are an extreme that moves, one that comes or goes, and a row of the guard.
+        """
+        self._all_steps.append(
+            _Step(e.SEMI_JOIN_STEP, result, None, extreme, drives, is_max=is_max)
+        )
+
+    def refuse_given(self, relation: str) -> None:
+        """Let the strategies run the epochs that give rows of a derived relation."""
+        self._refused.add(id(self._catalog.given[relation]))
+
     def require_empty(self, relation: StoredRelation) -> None:
         """Let the strategies run all epochs while a relation has rows."""
         self._empty.append(relation)
@@ -147,10 +214,13 @@ class EpochProgram:
         wanted = list(wanted)
         reached = set().union(*map(self._reached, wanted))
         self._steps = [
-            replace(step, drives=[d for d in step.drives if id(d.source) in reached])
+            step.reached_by(reached)
             for step in self._all_steps
             if not reached.isdisjoint(step.reads)
         ]
+        for step in self._steps:
+            if step.lookup is not None and step.source is not None:
+                step.source.index(step.lookup.order)
         drives: list[list[int]] = []
         reads: list[tuple[int, StoredRelation, tuple[int, ...], bool]] = []
         joins: list[Array] = []
@@ -189,23 +259,27 @@ class EpochProgram:
         self._describe_relations(places)
         steps: list[list[int]] = []
         sums: list[tuple[SummedColumn, Array]] = []
+        lookups: list[list[int]] = []
         at = 0
         for step in self._steps:
             start = at
-            if step.kind == e.COUNT_STEP:
-                for drive in step.drives:
-                    drives.append([numbers[id(drive.source)], drive.sign, *driven[at]])
-                    at += 1
-                span = (start, at)
-            else:
+            for drive in step.drives:
+                drives.append([numbers[id(drive.source)], drive.sign, *driven[at]])
+                at += 1
+            span = (start, at)
+            if step.kind == e.SUM_STEP:
                 span = (len(sums), len(sums) + len(step.sums))
                 sums += [(column, step.key) for column in step.sums]
+            elif step.lookup is not None:
+                span = (len(lookups), len(lookups) + 1)
+                lookups.append(self._described_lookup(step, places))
             own = numbers[id(step.result)]  # it has not changed when its step begins
             steps.append(
                 [
                     step.kind, own, *span,
                     numbers[id(step.given)] if step.given is not None else own,
-                    numbers[id(step.source)] if step.source is not None else own, 0, 0,
+                    numbers[id(step.source)] if step.source is not None else own,
+                    step.is_max, 0, 0,
                 ]
             )  # fmt: skip
         self._sums = sums
@@ -218,6 +292,7 @@ class EpochProgram:
             np.array(drives, np.int64).reshape(-1, e.DRIVE_SIZE),
             np.array(read_rows, np.int64).reshape(-1, e.READ_SIZE),
             np.array(joins, np.int64).reshape(-1, DESCRIPTION_SIZE),
+            np.array(lookups, np.int64).reshape(-1, e.LOOKUP_SIZE),
         )
         self._attached = -1
         self.is_finished = True
@@ -233,7 +308,7 @@ class EpochProgram:
         start = len(reads)
         if drive.joins is None:
             self._kept.append(drive.copies)
-            return [e.NO_JOIN, start, start, drive.copies.ctypes.data, len(drive.copies)]
+            return [e.NO_JOIN, start, start, address(drive.copies), len(drive.copies)]
         compiled = drive.joins.small(drive.place, PLAIN).as_step()
         assert compiled is not None, "Python takes part in the join"
         program = compiled.program
@@ -242,12 +317,44 @@ class EpochProgram:
                 del reads[start:]
                 return [e.LATER, start, start, 0, 0]
             relation.index(order)
-            reads.append((atom, relation, order, place < drive.place))
+            is_new = place < drive.place if drive.new is None else place in drive.new
+            reads.append((atom, relation, order, is_new))
         joins.append(program.description(compiled.driver))
         self._kept.append(program)
+        fields = (0, 0)
+        if drive.fields is not None:
+            fields = (address(drive.fields), len(drive.fields))
+            self._kept.append(drive.fields)
         if program.reads_records:
             self._with_records.append(program)
-        return [len(joins) - 1, start, len(reads), 0, 0]
+        return [len(joins) - 1, start, len(reads), *fields]
+
+    def _described_lookup(
+        self, step: _Step, places: dict[tuple[int, tuple[int, ...]], int]
+    ) -> list[int]:
+        lookup, source, result = step.lookup, step.source, step.result
+        assert lookup is not None
+        assert source is not None
+        group = list(lookup.group)
+        here, there = source.index(lookup.order).layout, result.primary.layout
+        first = source.primary.layout.by_column[group]
+        to_order = np.hstack([first, here.by_column[group][:, :2]])
+        to_result = np.hstack([first, there.by_column[: len(group), :2]])
+        result_group = range(len(group))
+        arrays = [
+            here.ends(lookup.group, highest=False),
+            here.ends(lookup.group, highest=True),
+            np.ascontiguousarray(to_order),
+            np.ascontiguousarray(to_result),
+            there.ends(result_group, highest=False),
+            there.ends(result_group, highest=True),
+        ]
+        self._kept.append(arrays)
+        lowest, highest, *copies, low, high = (address(array) for array in arrays)
+        return [
+            places[id(source), lookup.order], lowest, highest, *copies, len(group),
+            *here.biased[lookup.target].tolist(), lookup.is_largest, low, high,
+        ]  # fmt: skip
 
     def _describe_relations(self, places: dict[tuple[int, tuple[int, ...]], int]) -> None:
         passed_on = set(map(id, self._catalog.passed_on))
@@ -261,15 +368,21 @@ class EpochProgram:
             first = places[id(relation), layout.order]
             row[e.FIRST], row[e.LAST] = first, first + len(relation.indexes)
             row[e.R_WORDS], row[e.R_COLUMNS] = layout.words, len(relation.domains)
-            row[e.R_FIELDS], row[e.ROWS] = layout.biased.ctypes.data, held.ctypes.data
+            row[e.R_FIELDS], row[e.ROWS] = address(layout.biased), address(held)
             row[e.IS_STORED] = id(relation) not in passed_on
             row[e.REFUSES] = id(relation) in self._refused
 
-    def _make_head(self, drives: Array, reads: Array, joins: Array) -> Array:
+    def _make_head(self, drives: Array, reads: Array, joins: Array, lookups: Array) -> Array:
         """Return the head: the addresses of all tables, and of scratch."""
         columns = 1 + max((len(relation.domains) for relation in self._relations), default=1)
         orders = [open_rows.index.layout.words for open_rows in self._open]
-        widest = max([1, *orders, *joins[:, DRIVER_WORDS].tolist()])
+        starts = [
+            1 + int(drive.fields[:, 0].max())
+            for step in self._steps
+            for drive in step.drives
+            if drive.fields is not None
+        ]
+        widest = max([1, *orders, *starts, *joins[:, DRIVER_WORDS].tolist()])
         parts = max((sum(len(s.places) for s in step.sums) for step in self._steps), default=0)
         self._touched = np.zeros(len(self._relations), np.int64)
         self._ignored = np.zeros((2 + widest, _TWICE), np.int64)
@@ -278,6 +391,7 @@ class EpochProgram:
         tables = {
             e.RELATIONS: self._relation_rows, e.INDEXES: self._indexes, e.STEPS: self._step_rows,
             e.DRIVES: drives, e.READS: reads, e.JOINS: joins, e.SUMS: self._sum_rows,
+            e.LOOKUPS: lookups,
         }  # fmt: skip
         for at, table in tables.items():
             head[at - 1] = len(table)  # the count is before the address
@@ -287,10 +401,13 @@ class EpochProgram:
             e.IGNORED: self._ignored,
             e.OUT: np.zeros((widest, e.MOST_ROWS), np.int64),
             e.ARRANGED: np.zeros((widest, e.MOST_ROWS), np.int64),
+            e.SELECTED: np.zeros((widest, e.MOST_ROWS), np.int64),
             e.TALLY: np.zeros((widest, e.MOST_ROWS + 1), np.int64),
             e.WEIGHTS: np.zeros(e.MOST_ROWS + 1, np.int64),
             e.FINGERS: np.zeros(MOST_RUNS, np.int64),
             e.ROW: np.zeros((widest, 1), np.int64),
+            e.LOW: np.zeros((widest, 1), np.int64),
+            e.HIGH: np.zeros((widest, 1), np.int64),
             e.COLUMNS: np.zeros((columns + parts, _TWICE), np.int64),
             e.WHICH: np.zeros(_TWICE, np.int64),
             e.LIMBS: np.zeros((_TWICE, ROW), np.int64),
@@ -302,7 +419,7 @@ class EpochProgram:
             e.NEW_ROWS: np.zeros((columns + parts, _TWICE), np.int64),
         }
         for at, array in scratch.items():
-            head[at] = array.ctypes.data
+            head[at] = address(array)
         self._kept.append(scratch)
         return head
 
@@ -328,14 +445,22 @@ class EpochProgram:
         watch = self._catalog.watch
         if any(len(relation) for relation in self._empty):
             return False
+        watch.descriptors.clear()
         for open_rows in self._open:
-            open_rows.attach()
+            self._attach_order(open_rows)
         for row, (column, key) in zip(self._sum_rows, self._sums, strict=True):
             if not column.describe(row, key):
                 return False
         watch.catch_up = self.catch_up
         self._attached = watch.changes
         return True
+
+    def _attach_order(self, open_rows: OpenRows) -> None:
+        open_rows.attach()
+        known, described = self._catalog.watch.descriptors, open_rows.descriptors
+        known.pop(id(open_rows.index), None)
+        if described is not None:
+            known[id(open_rows.index)] = described
 
     def catch_up(self) -> None:
         """Show what short epochs have done in the runs of all orders."""
@@ -398,12 +523,13 @@ class EpochProgram:
         if status != e.ROOM:
             return False
         self.catch_up()
-        open_rows = self._open[at]
-        open_rows.index.tidy()
-        open_rows.attach()
-        for relation in self._relations:
+        full = self._open[at].index
+        relation = next(r for r in self._relations if full in r.indexes.values())
+        for open_rows in self._open:  # the other orders of the relation have the same rows
             if open_rows.index in relation.indexes.values():
-                self._catalog.note_size(relation)
+                open_rows.index.tidy()
+                self._attach_order(open_rows)
+        self._catalog.note_size(relation)
         if self._catalog.stamp is not self._stamp:
             self._attached = -1
             return False

@@ -11,6 +11,7 @@ import numpy as np
 from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
 from tidelog.maintain.aggregate import Array
+from tidelog.maintain.epoch_program import EpochProgram, Lookup
 from tidelog.maintain.group_wise import GroupWise
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
@@ -51,6 +52,15 @@ class Extremes(GroupWise):
         """Build the orders that updates read."""
         self._source.index(self._order).descriptors()
         self._held.prepare()
+
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add a step that looks up the groups of changed rows."""
+        aggregation = self._aggregation
+        if self._failed is not None or not self._catalog.is_stored(aggregation.source):
+            return False
+        lookup = Lookup(self._order, aggregation.group, self._target, aggregation.op == "max")
+        program.look_up(self._source, self._result, lookup)
+        return True
 
     def _compute(self, groups: Array) -> Array:
         """Return the result rows of the groups, as ordinals; groups without rows have none."""

@@ -26,10 +26,12 @@ from tidelog.join.gather import Tally
 from tidelog.join.joins import AtomReading, Reader, reading
 from tidelog.join.rules import RuleJoins
 from tidelog.kernel.join_layout import PLAIN
+from tidelog.maintain.epoch_program import Drive, EpochProgram
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
-from tidelog.plan.body import AtomUse
+from tidelog.plan.body import AtomUse, is_external
 from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
+from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Run, Words
 from tidelog.store.sorting import sort_words
 from tidelog.store.versions import Version
@@ -65,6 +67,35 @@ class SemiJoin(Strategy):
             (self._partners, _GUARD), (self._partners, _EXTREME), (self._between, _MOVED),
         ):  # fmt: skip
             joins.prepare(place, PLAIN)
+
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add a step, unless Python takes part in a join."""
+        moved = self._drive(self._between, _MOVED, self._extreme, self._moved.primary.layout.biased)
+        drives = (
+            moved,
+            self._drive(self._partners, _EXTREME, self._extreme),
+            self._drive(self._partners, _GUARD, self._guard),
+        )
+        for joins in (self._partners, self._between):
+            if any(map(is_external, joins.rule.conditions)):
+                return False
+        if not all(map(self._catalog.is_stored, (self._guard.name, self._extreme.name))):
+            return False
+        program.refuse_given(self._head)
+        program.semi_join(self._relation, self._extreme, drives, is_max=self._is_max)
+        return True
+
+    def _drive(
+        self,
+        joins: RuleJoins,
+        place: int,
+        source: StoredRelation,
+        fields: NDArray[np.int64] | None = None,
+    ) -> Drive:
+        """Return what drives a join: the guard is read as before the epoch, extremes as after."""
+        new = frozenset() if place != _GUARD or joins is self._between else frozenset([_EXTREME])
+        sign = 1 if fields is None else 0
+        return Drive(source, sign, joins=joins, place=place, new=new, fields=fields)
 
     def update(self) -> Deltas:
         """Follow the changes of extremes and guard."""

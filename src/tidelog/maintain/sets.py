@@ -105,8 +105,10 @@ class Sets(FromRows):
         groups, sets = groups[:, kept], sets[kept]
         domain = self._result.domains[-1]
         domain.require(sets)
-        codes = np.vstack([groups, sets[None, :] - domain.bias])
-        return sort_words(self._result.pack(np.ascontiguousarray(codes)))
+        codes = np.empty((len(groups) + 1, len(sets)), np.int64)
+        codes[:-1] = groups
+        codes[-1] = sets - domain.bias
+        return sort_words(self._result.pack(codes))
 
     def _value(self, rows: Array) -> int:
         """Return the id of the set of a group's rows, for `check`."""

@@ -26,6 +26,7 @@ from tidelog.join.joins import AtomReading, Reader, reading
 from tidelog.join.rules import RuleJoins
 from tidelog.join.united_results import UnitedResults
 from tidelog.kernel.join_layout import PLAIN
+from tidelog.maintain.epoch_program import Drive, EpochProgram, drives_of
 from tidelog.maintain.strategy import BOOTSTRAP, NOTHING, UPDATE, Deltas, Strategy
 from tidelog.plan.body import AtomUse, LoweredRule, is_fallible
 from tidelog.plan.lowered import Layer
@@ -66,6 +67,21 @@ class ThetaTree(Strategy):
         for results in self.results.each:
             for place in range(len(results.joins.rule.atoms)):
                 results.joins.prepare(place, PLAIN)
+
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add a step, unless Python takes part, or a row may have several derivations."""
+        if not self.results.are_disjoint:
+            return False
+        drives: list[Drive] = []
+        for results in self.results.each:
+            found = drives_of(self._catalog, results.joins)
+            if found is None:
+                return False
+            drives += found
+        program.refuse_given(self._head)
+        program.require_empty(self._given)
+        program.join(self._relation, drives)
+        return True
 
     def update(self) -> Deltas:
         """Enumerate the change."""

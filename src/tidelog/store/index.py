@@ -186,6 +186,10 @@ class Index:
         """Return the runs, the tail last."""
         return self.runs if self.tail is None else [*self.runs, self.tail]
 
+    def _all_runs(self) -> list[Run]:
+        """Return the same where nothing has to be caught up with: within an epoch of strategies."""
+        return self._runs if self.tail is None else [*self._runs, self.tail]
+
     def only_run(self) -> Run | None:
         """Return the run that has all rows of both versions, and no dead ones, if there is one."""
         if self.tail is None and len(self.runs) == 1 and self.runs[0].marks is None:
@@ -196,7 +200,9 @@ class Index:
         """Return the descriptors of the runs for kernels, the tail last."""
         if self._current is not None and not self.watch.is_ahead:
             return self._current
-        runs = self.all_runs()
+        if self.watch.is_ahead:
+            self.watch.catch_up()
+        runs = self._all_runs()
         n, described = len(runs), self._described
         if len(described) < n:
             self._descriptors = np.empty((n + 2, d.WORDS + self.layout.words), np.int64)
@@ -207,6 +213,14 @@ class Index:
                 self._descriptors[number] = described[number] = row
         current = self._current = self._descriptors[:n]
         return current
+
+    def committed_descriptors(self) -> NDArray[np.int64]:
+        """Return the descriptors of the runs between epochs; nothing is caught up with for that."""
+        if self.watch.is_ahead:
+            known = self.watch.descriptors.get(id(self))
+            if known is not None:
+                return known
+        return self.descriptors()
 
     def old_descriptors(self) -> NDArray[np.int64]:
         """Return the descriptors of the runs without the tail."""
@@ -233,7 +247,7 @@ class Index:
             self.tail = run
             if run.size <= SMALL:
                 run.need_marks()  # now, since rows of small runs soon die
-            number = len(self.runs)
+            number = len(self._runs)
             if current is not None and len(current) == number < len(self._described):
                 self._descriptors[number] = self._described[number] = run.describe()
                 self._current = self._descriptors[: number + 1]
@@ -247,7 +261,7 @@ class Index:
 
     def set_marks(self, rows: Words, marks: Marks, layout: Layout) -> None:
         """Change the marks of rows of another layout."""
-        tail = -1 if self.tail is None else len(self.runs)
+        tail = -1 if self.tail is None else len(self._runs)
         done, n = 0, rows.shape[1]
         undo, own = self.marks_undo, self.layout
         columns = undo.room_for(n)
@@ -257,18 +271,18 @@ class Index:
                 own.by_column, columns, undo.used,
             )  # fmt: skip
             if lacks_marks >= 0:
-                self.all_runs()[lacks_marks].need_marks()
+                self._all_runs()[lacks_marks].need_marks()
                 self._current = None
 
     def kill(self, places: NDArray[np.int64]) -> None:
         """Delete rows that were found here, at these runs and positions."""
-        n, runs = places.shape[1], self.all_runs()
+        n, runs = places.shape[1], self._all_runs()
         numbers = (int(places[0, 0]),) if n == 1 else range(len(runs))
         for number in numbers:
             if runs[number].marks is None and (n == 1 or (places[0] == number).any()):
                 runs[number].need_marks()
                 self._current = None
-        tail = -1 if self.tail is None else len(self.runs)
+        tail = -1 if self.tail is None else len(self._runs)
         undo = self.marks_undo
         undo.used = d.kill(self.descriptors(), tail, places, n, undo.room_for(n), undo.used)
 
@@ -277,7 +291,7 @@ class Index:
         n = counts.shape[0]
         if largest(counts) > _MOST_NARROW:
             self.widen_counts()
-        tail = -1 if self.tail is None else len(self.runs)
+        tail = -1 if self.tail is None else len(self._runs)
         undo = self.counts_undo
         undo.used = d.write_counts(
             self.descriptors(), tail, found, counts, n, undo.room_for(n), undo.used
@@ -286,7 +300,7 @@ class Index:
     def widen_counts(self) -> None:
         """Store counts in 64 bits from now on."""
         self._current = None
-        for run in self.all_runs():
+        for run in self._all_runs():
             if run.counts is not None and run.counts.dtype == np.int32:
                 run.counts = run.counts.astype(np.int64)
 
@@ -346,15 +360,15 @@ class Index:
         Damage is noticed here, where the epoch can be aborted; a commit must not fail.
         """
         before, behind = 0, 0 if self.tail is None else len(self.tail)
-        is_full = len(self.runs) >= MOST_RUNS - 2
-        for run in reversed(self.runs):
+        is_full = len(self._runs) >= MOST_RUNS - 2
+        for run in reversed(self._runs):
             if isinstance(run, LazyRun):
                 n = len(run)
                 is_far = n >= SMALL and behind * _GROWTH <= n and run.dead * _DEAD_SHARE < n
                 if is_full or not is_far:
                     run.read()
             behind += len(run)
-        for run in self.runs:
+        for run in self._runs:
             n = len(run)
             if isinstance(run, LazyRun) and before and n * _GROWTH > before:
                 run.read()
@@ -362,7 +376,7 @@ class Index:
 
     def commit(self) -> None:
         """Make the tail a run like the others, and tidy up: a bounded amount of work."""
-        tail, runs = self.tail, self.runs
+        tail, runs = self.tail, self._runs
         brought = self.marks_undo.used + self.counts_undo.used
         if tail is None and not runs:
             return
@@ -389,10 +403,10 @@ class Index:
 
     def _is_tidy(self) -> bool:
         """Return whether no runs have come close in size, and none has many dead rows."""
-        if self.merges or len(self.runs) >= MOST_RUNS - 1:
+        if self.merges or len(self._runs) >= MOST_RUNS - 1:
             return False
         before = 0
-        for run in self.runs:
+        for run in self._runs:
             n = run.size
             if not n or (run.dead and _is_worn(run)) or (before >= SMALL and n * _GROWTH > before):
                 return False
@@ -407,7 +421,7 @@ class Index:
             assert over, "a row is still flagged"
             if marks.used == 1 and not self.merges and not self.captures:
                 number = int(marks.columns[0, 0])
-                run = self.runs[number]
+                run = self._runs[number]
                 run.dead += int(self._died[number])
                 if run.trees:
                     self._renew_trees(marks)
@@ -415,14 +429,14 @@ class Index:
                 counts.clear()
                 return
             has_trees = False
-            for run, died in zip(self.runs, self._died.tolist(), strict=False):
+            for run, died in zip(self._runs, self._died.tolist(), strict=False):
                 if died:
                     run.dead += died
                 has_trees = has_trees or bool(run.trees)
             if has_trees:
                 self._renew_trees(marks)
         if self.merges:
-            for number, run in enumerate(self.runs):
+            for number, run in enumerate(self._runs):
                 under_way = self._merge_of(run)
                 for undo in (marks, counts) if under_way is not None else ():
                     positions = undo.columns[1, : undo.used][undo.columns[0, : undo.used] == number]
@@ -437,7 +451,7 @@ class Index:
 
     def _renew_trees(self, marks: Undo) -> None:
         """Update the scan trees for the marks that this epoch has changed."""
-        for number, run in enumerate(self.runs):
+        for number, run in enumerate(self._runs):
             if run.trees:
                 here = marks.columns[0, : marks.used] == number
                 positions = np.unique(marks.columns[1, : marks.used][here])
@@ -446,7 +460,7 @@ class Index:
 
     def _note_captures(self) -> None:
         """Tell a snapshot that is being written what this epoch has overwritten."""
-        numbers = {id(run): number for number, run in enumerate(self.runs)}
+        numbers = {id(run): number for number, run in enumerate(self._runs)}
         for capture in self.captures:
             number = numbers.get(id(capture.run), -1)
             for undo, note in (
@@ -464,48 +478,48 @@ class Index:
         Each merge under way advances by `rows`. A merge of n rows takes n / rows commits, which
         bring a sixteenth of n: those are merged with each other meanwhile.
         """
-        self.runs = [run for run in self.runs if len(run)]
+        self._runs = [run for run in self._runs if len(run)]
         for under_way in list(self.merges):
             self._advance(under_way, rows)
-        if len(self.runs) >= MOST_RUNS - 1:
+        if len(self._runs) >= MOST_RUNS - 1:
             self._current = None  # a merge that has ended has changed the runs
             self._merge_few()
         while self._start_merge(rows):
             pass
-        while len(self.runs) >= MOST_RUNS:  # too many: finish, or begin and finish, the smallest
-            larger, smaller = self.runs[-2:]
+        while len(self._runs) >= MOST_RUNS:  # too many: finish, or begin and finish, the smallest
+            larger, smaller = self._runs[-2:]
             busy = self._merge_of(smaller) or self._merge_of(larger)
             if busy is None:
-                self.runs[-2:] = [merge(larger, smaller)]
+                self._runs[-2:] = [merge(larger, smaller)]
             else:
                 self._advance(busy, len(busy.a) + len(busy.b))
         dead: list[Run] = []
-        for i, run in enumerate(self.runs):
+        for i, run in enumerate(self._runs):
             if run.dead and _is_worn(run) and self._merge_of(run) is None:
                 if run.dead == len(run):
                     dead.append(run)
                 elif len(run) <= STEP:
-                    self.runs[i] = without_dead(run)
+                    self._runs[i] = without_dead(run)
                 else:
                     self.merges.append(Merge(run, nothing_like(run)))
         # A merge of runs whose rows are all dead is empty.
-        self.runs = [run for run in self.runs if len(run) and run not in dead]
+        self._runs = [run for run in self._runs if len(run) and run not in dead]
 
     def _merge_few(self) -> None:
         """Merge all small runs at the end at once: that makes room for several."""
-        first = len(self.runs)
+        first = len(self._runs)
         rows = 0
-        while first and self._merge_of(self.runs[first - 1]) is None:
-            rows += len(self.runs[first - 1])
+        while first and self._merge_of(self._runs[first - 1]) is None:
+            rows += len(self._runs[first - 1])
             if rows > SMALL:
                 break
             first -= 1
-        if len(self.runs) - first > 1:
-            self.runs[first:] = [self._merged(first)]
+        if len(self._runs) - first > 1:
+            self._runs[first:] = [self._merged(first)]
 
     def _merged(self, first: int) -> Run:
         """Return the rows that are alive in the runs from `first` on."""
-        merged = self.runs[first:]
+        merged = self._runs[first:]
         n = sum(map(len, merged))
         words, marks = np.empty((self.layout.words, n), np.int64), np.empty(n, np.int32)
         counted = merged[0].counts is not None
@@ -522,16 +536,16 @@ class Index:
 
     def _start_merge(self, rows: int) -> bool:
         """Merge two runs of similar size, or begin to; return False if there are none."""
-        for i in range(len(self.runs) - 1, 0, -1):
-            larger, smaller = self.runs[i - 1 : i + 1]
+        for i in range(len(self._runs) - 1, 0, -1):
+            larger, smaller = self._runs[i - 1 : i + 1]
             if len(larger) < SMALL:
-                is_close = len(self.runs) >= MOST_RUNS - 1  # these can wait for each other
+                is_close = len(self._runs) >= MOST_RUNS - 1  # these can wait for each other
             else:
                 is_close = len(smaller) * _GROWTH > len(larger)
             if not is_close or self._merge_of(larger) or self._merge_of(smaller):
                 continue
             if len(larger) + len(smaller) <= STEP:
-                self.runs[i - 1 : i + 1] = [merge(larger, smaller)]
+                self._runs[i - 1 : i + 1] = [merge(larger, smaller)]
             else:
                 self.merges.append(Merge(larger, smaller))
                 self._advance(self.merges[-1], rows)
@@ -546,8 +560,8 @@ class Index:
         merged = under_way.advance(rows)
         if merged is not None:
             self.merges.remove(under_way)
-            self.runs[self.runs.index(under_way.a)] = merged
-            self.runs = [run for run in self.runs if run is not under_way.b and len(run)]
+            self._runs[self._runs.index(under_way.a)] = merged
+            self._runs = [run for run in self._runs if run is not under_way.b and len(run)]
 
     def check(self) -> None:
         """Assert that the runs are sound, and their descriptors up to date."""

@@ -7,7 +7,7 @@ raw column (store/domain.py) has a word to itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tidelog.store.domain import RAW_BITS, Domain
 
 _WORD_BITS = 63
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 class Layout:
@@ -51,6 +52,17 @@ class Layout:
                     word, shift, domain.mask, before, depth == len(self.order) - 1,
                 )  # fmt: skip
                 shift += domain.bits
+
+    def ends(self, without: Collection[int], *, highest: bool) -> NDArray[np.int64]:
+        """Return the first or last row, as words, that columns may form, 0 in those `without`."""
+        words = np.zeros(self.words, np.int64)
+        for column, (word, shift, mask) in enumerate(self.by_column.tolist()):
+            if column not in without:
+                if mask == -1:
+                    words[word] = _MOST if highest else _LEAST
+                elif highest:
+                    words[word] += mask << shift
+        return words
 
     def is_current(self, domains: Sequence[Domain]) -> bool:
         """Return whether the domains are as they were when the layout was made."""

@@ -16,7 +16,7 @@ from tidelog.kernel import descriptors as d
 from tidelog.kernel import epoch_layout as e
 from tidelog.store.index import MOST_RUNS, Index
 from tidelog.store.lazy_run import LazyRun
-from tidelog.store.run import Run
+from tidelog.store.run import Run, address
 
 Array = NDArray[np.int64]
 
@@ -43,12 +43,12 @@ class OpenRows:
         self._closed: list[Run] | None = None  # not attached
         self._seen: list[Array] = []
         row[:] = 0
-        row[e.RUNS], row[e.RUN_WIDTH] = self._described.ctypes.data, self._described.shape[1]
+        row[e.RUNS], row[e.RUN_WIDTH] = address(self._described), self._described.shape[1]
         row[e.X_WORDS], row[e.X_COLUMNS] = layout.words, len(layout.by_column)
-        row[e.X_FIELDS] = layout.by_column.ctypes.data
+        row[e.X_FIELDS] = address(layout.by_column)
         row[e.IS_COUNTED] = is_counted
-        row[e.UNDO], row[e.COUNTS_UNDO] = self._undo.ctypes.data, self._counts_undo.ctypes.data
-        row[e.LOG] = self._log.ctypes.data
+        row[e.UNDO], row[e.COUNTS_UNDO] = address(self._undo), address(self._counts_undo)
+        row[e.LOG] = address(self._log)
 
     @property
     def nbytes(self) -> int:
@@ -97,6 +97,12 @@ class OpenRows:
         row[e.CLOSED] = closed
         row[e.NOTED] = row[e.COUNTS_NOTED] = row[e.LOGGED] = row[e.IS_AHEAD] = 0
         index.keep_open_rows()
+
+    @property
+    def descriptors(self) -> Array | None:
+        """The descriptors of the closed runs and the open one, as short epochs change them."""
+        closed = int(self._row[e.CLOSED])
+        return None if closed < 0 else self._described[: closed + 1]
 
     def catch_up(self) -> None:
         """Show the order what short epochs have done since the last time."""

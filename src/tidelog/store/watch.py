@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 class RunWatch:
     """What the orders of some relations have in common."""
 
-    __slots__ = ("catch_up", "changes", "is_ahead")
+    __slots__ = ("catch_up", "changes", "descriptors", "is_ahead")
 
     def __init__(self) -> None:
         self.is_ahead = False
@@ -23,6 +26,8 @@ class RunWatch:
         """Grows when others change runs, or may have done so."""
         self.catch_up: Callable[[], None] = self._nothing_to_do
         """Brings all runs up to date."""
+        self.descriptors: dict[int, NDArray[np.int64]] = {}
+        """The descriptors by which short epochs know the rows of orders, by identity."""
 
     def changed(self) -> None:
         """Note that runs are about to change: first they are brought up to date."""
