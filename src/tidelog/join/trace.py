@@ -160,7 +160,7 @@ class RuleTrace:
         ]
         self._domains = slot_domains(catalog, (rule.head, *atoms))
         self._constants = constant_codes(catalog, rule, self._domains)
-        output = Output(head.words, tuple(head_places(rule, head)))
+        output = Output(head.words, tuple(head_places(rule.head, head)))
         self._program = compile_join(self.plan, layouts, self._domains, self._constants, output)
         self._steps = self._program.arrays["steps"]
 
