@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from tidelog.database.database import Database, kernel_of
 from tidelog.database.transaction import Transaction
 from tidelog.engine.last_write_wins import last_write_wins
 from tidelog.errors import EvaluationError
+from tidelog.io.facts import open_facts
 from tidelog.logic.program import Program
 from tidelog.maintain.elastic import Elastic
 from tidelog.sharding.cells import Cells
@@ -305,9 +307,15 @@ def _open_again() -> None:
 
 
 def _load_columns() -> None:
-    """Load symbols by columns: more than a new hash table has room for."""
-    texts = pa.array([f"symbol {i}" for i in range(2000)])
-    Database(".decl p(s: symbol)", facts={"p": pa.table({"s": texts})})
+    """Load symbols by columns, and from a file: more than a new hash table has room for."""
+    texts = [f"symbol {i}" for i in range(2000)]
+    program = ".decl p(s: symbol)"
+    Database(program, facts={"p": pa.table({"s": pa.array(texts)})})
+    with tempfile.NamedTemporaryFile(prefix="tidelog-") as file:
+        file.write("\n".join(5 * texts).encode())
+        file.flush()
+        of = Program.parse(program).relation("p")
+        Database(program, facts={"p": open_facts(Path(file.name), of, {}, {})})
 
 
 def _route() -> None:

@@ -15,6 +15,7 @@ from tidelog.kernel.compile_all import (
     ABOUT_SECONDS,
     cache_folder,
     compile_kernels,
+    compile_modules,
     cores,
     is_compiled,
 )
@@ -36,6 +37,7 @@ def warm_kernels(quiet: bool) -> None:
         compile_kernels()
         return
     if is_compiled():
+        compile_modules()
         print(f"all {len(declared())} kernels are compiled already")
     else:
         _compile_with_progress()

@@ -22,7 +22,7 @@ from tidelog.io.changes import (
     read_rule_changes,
 )
 from tidelog.io.columns import CheckedTable
-from tidelog.io.facts import facts_path, read_facts
+from tidelog.io.facts import FactsFile, facts_path, open_facts
 from tidelog.io.parameters import check_parameters
 from tidelog.io.results import OutputPlan
 from tidelog.io.tabular import CheckedRows
@@ -90,17 +90,17 @@ def run_program(
         print_stats(database, reports, clock)
 
 
-def read_given(program: Program, facts: Path) -> dict[str, CheckedRows | CheckedTable]:
-    """Return the rows of the files that `.input` directives name."""
-    given: dict[str, CheckedRows | CheckedTable] = {}
+def read_given(program: Program, facts: Path) -> dict[str, CheckedRows | CheckedTable | FactsFile]:
+    """Return the rows of the files that `.input` directives name; large ones are only opened."""
+    given: dict[str, CheckedRows | CheckedTable | FactsFile] = {}
     for directive in program.directives_of(DirectiveKind.INPUT):
         relation = program.relations[directive.relation]
         file = facts_path(directive, facts)
-        rows = read_facts(file, relation, program.records, directive.parameters)
+        rows = open_facts(file, relation, program.records, directive.parameters)
         held = given.get(directive.relation)
         if held is not None:  # a relation with several files
             rows = CheckedRows([*held, *rows])
-        given[directive.relation] = rows if isinstance(rows, CheckedTable) else CheckedRows(rows)
+        given[directive.relation] = CheckedRows(rows) if isinstance(rows, list) else rows
     return given
 
 

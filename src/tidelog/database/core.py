@@ -15,6 +15,7 @@ from tidelog.engine.protocol import Answer, Effects, Engine, Requested
 from tidelog.engine.reads import Reader
 from tidelog.engine.reference_engine import ReferenceEngine
 from tidelog.errors import UsageError
+from tidelog.io.facts import FactsFile
 from tidelog.io.tabular import RowReader
 from tidelog.logic.program import Program
 from tidelog.persist.settings import Settings
@@ -73,8 +74,11 @@ class DatabaseCore:
             if options.engine != "kernel":
                 raise UsageError("a durable database needs the kernel")
             self.engine = kernel = _empty_kernel(program, options)
+            read = {
+                n: rows.read() if isinstance(rows, FactsFile) else rows for n, rows in given.items()
+            }
             self.state_writer = open_state(
-                options.files, options.settings, kernel, given, options.first_epoch
+                options.files, options.settings, kernel, read, options.first_epoch
             )
             self.program = kernel.program  # that of the files, if it is the same
         else:

@@ -35,7 +35,7 @@ def arrow_column(ordinals: NDArray[np.int64], type_: Type, codec: Codec) -> pa.A
     wanted = arrow_type(type_, codec.records)
     match type_.kind:
         case Kind.NUMBER:
-            return pa.array(ordinals)
+            return _integers(ordinals)
         case Kind.UNSIGNED:
             return pa.array(ordinals.view(np.uint64) ^ _SIGN)
         case Kind.FLOAT:
@@ -75,6 +75,26 @@ def arrow_batch(ordinals: NDArray[np.int64], relation: Relation, codec: Codec) -
     return pa.record_batch(columns, names=[column.name for column in relation.columns])
 
 
+def _integers(numbers: NDArray[np.int64]) -> pa.Array:
+    """Return an Arrow array of 64-bit integers, without a copy.
+
+    `pa.array` would import pandas first, to see whether it got one of its objects. That takes as
+    long as a small run.
+    """
+    import pyarrow as pa
+
+    content = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, content])
+
+
+def _words(column: pa.Array) -> NDArray[np.int64]:
+    """Return a column of 64-bit integers without a copy, and without pandas."""
+    content = column.buffers()[1]
+    if not len(column) or content is None:
+        return np.empty(0, np.int64)
+    return np.frombuffer(content, np.int64)[column.offset : column.offset + len(column)]
+
+
 def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct numbers, and for each number its place among them.
 
@@ -109,7 +129,8 @@ def symbol_ids(column: pa.Array, symbols: Symbols) -> NDArray[np.int64]:
 
     if pa.types.is_dictionary(column.type):
         return np.take(symbol_ids(column.dictionary, symbols), np.asarray(column.indices))
-    found = symbols.numbers(*_texts(column))
+    texts, bounds = _texts(column)
+    found = symbols.numbers(texts, bounds[:-1], bounds[1:])
     unknown = np.flatnonzero(found < 0)
     if len(unknown):
         new = column.take(pa.array(unknown)).dictionary_encode()
@@ -145,7 +166,7 @@ def _symbol_array(ids: NDArray[np.int64], symbols: Symbols) -> pa.Array:
         buffers = [None, pa.py_buffer(table.starts), pa.py_buffer(table.content)]
         every = pa.LargeStringArray.from_buffers(size, buffers[1], buffers[2])
         if not len(ids) or ids.max() < size:
-            return every.take(pa.array(ids)).cast(pa.string())
+            return every.take(_integers(ids)).cast(pa.string())
         parts.append(every)
     used, place = _distinct(ids)
     split = int(np.searchsorted(used, size))
@@ -160,9 +181,9 @@ def _ordinals(column: pa.Array, type_: Type, codec: Codec) -> NDArray[np.int64]:
 
     match type_.kind:
         case Kind.NUMBER:
-            return np.asarray(column)
+            return _words(column)
         case Kind.UNSIGNED:
-            return (np.asarray(column) ^ _SIGN).view(np.int64)
+            return (_words(column).view(np.uint64) ^ _SIGN).view(np.int64)
         case Kind.FLOAT:
             return float_ordinals(np.asarray(column))
         case Kind.BOOL:

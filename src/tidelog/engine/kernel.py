@@ -15,6 +15,7 @@ from tidelog.durable.saved import SavedSnapshot
 from tidelog.engine.arrow import ordinals_of
 from tidelog.engine.changed_rows import ChangedRows
 from tidelog.engine.demand_reads import DemandReader
+from tidelog.engine.fact_files import encoded_files
 from tidelog.engine.functional import FunctionalCheck
 from tidelog.engine.given import Encoded, Given, change_given, find_given, fit_given
 from tidelog.engine.probe import Probe, ProbedError
@@ -34,6 +35,7 @@ from tidelog.engine.strategy_choice import strategy_of
 from tidelog.engine.tree_reads import TreeReader, committed_rows, relation_reader
 from tidelog.errors import EvaluationError
 from tidelog.io.columns import CheckedTable
+from tidelog.io.facts import FactsFile
 from tidelog.join.joins import LARGE_CHANGE
 from tidelog.kernel.compile_all import ensure_compiled
 from tidelog.logic.program import Program
@@ -205,7 +207,7 @@ class KernelEngine:
 
     def load(self, given: Mapping[str, Iterable[Row]]) -> None:
         """Evaluate the program on given rows."""
-        rows = {n: self._encode(n, given.get(n, ())) for n in self._program.relations}
+        rows = self._encode_all(given)
         rows, late = self._retained.loaded(rows)
         self.load_ordinals(rows)
         self.last_epoch = self.last_epoch._replace(late=late)
@@ -220,7 +222,7 @@ class KernelEngine:
             self.load(given)
             return
         start = time.perf_counter()
-        rows = {n: self._encode(n, given.get(n, ())) for n in self._program.relations}
+        rows = self._encode_all(given)
         rows, late = self._retained.loaded(rows)
         self._store_given(rows)
         self._catalog.stamp = object()
@@ -274,6 +276,22 @@ class KernelEngine:
         catalog.relayout()
         for name, ordinals in encoded.items():
             catalog.given[name].replace(catalog.pack(name, ordinals), None, None)
+
+    def _encode_all(self, given: Mapping[str, Iterable[Row]]) -> dict[str, Array]:
+        """Return the given rows of each relation as columns of ordinals."""
+        files = {
+            name: rows
+            for name in self._program.relations
+            if isinstance(rows := given.get(name), FactsFile)
+        }
+        encoded = encoded_files(files, self._catalog.codec, self._workers) if files else {}
+        for name in self._program.relations:
+            if name not in encoded:
+                rows = given.get(name, ())
+                if isinstance(rows, FactsFile):  # not a plain one
+                    rows = rows.read()
+                encoded[name] = self._encode(name, rows)
+        return encoded
 
     def _encode(self, name: str, rows: Iterable[Row]) -> Array:
         """Return rows as columns of ordinals, those of a table column by column."""

@@ -7,17 +7,44 @@ Soufflé drops the rest. With `columns` the choice is explicit, and further fiel
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidelog.io.columns import CheckedTable
-from tidelog.io.lines import read_bytes
-from tidelog.io.parameters import input_format
-from tidelog.io.rows import Column, column, read_rows
+from tidelog.io.lines import GZIP_MAGIC, read_bytes
+from tidelog.io.parameters import FileFormat, input_format
+from tidelog.io.rows import SMALL, Column, column, read_rows
 from tidelog.logic.program import Directive, Relation
 from tidelog.values.order import Records
 from tidelog.values.scalars import shown
-from tidelog.values.types import BOOL, Row
+from tidelog.values.types import BOOL, Kind, Row
+
+_PLAIN = (Kind.SYMBOL, Kind.NUMBER, Kind.UNSIGNED)
+
+
+@dataclass(frozen=True)
+class FactsFile:
+    """A large file of facts that is not read yet: an engine may read it in pieces.
+
+    Its lines are symbols and numbers between delimiters, without quotes. That is how they should
+    be; what they are is known when they are read.
+    """
+
+    path: Path
+    relation: Relation
+    records: Records
+    parameters: Mapping[str, str]
+    format: FileFormat
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.read())
+
+    def read(self) -> list[Row] | CheckedTable:
+        """Return the rows, or raise FactsError."""
+        return read_facts(self.path, self.relation, self.records, self.parameters)
 
 
 def facts_path(directive: Directive, facts_dir: Path | str) -> Path:
@@ -29,6 +56,34 @@ def facts_path(directive: Directive, facts_dir: Path | str) -> Path:
     path = Path(facts_dir) / name
     packed = path.with_name(path.name + ".gz")
     return packed if not path.exists() and packed.exists() else path
+
+
+def open_facts(
+    path: Path, relation: Relation, records: Records, parameters: Mapping[str, str]
+) -> list[Row] | CheckedTable | FactsFile:
+    """Return what `read_facts` returns, or the file if it is large and plain."""
+    format = input_format(relation, parameters)
+    is_plain = (
+        bool(relation.columns)
+        and all(field.type.kind in _PLAIN for field in relation.columns)
+        and len(format.delimiter.encode()) == 1
+        and not format.rfc4180
+        and format.columns is None
+    )
+    if is_plain and _is_large(path):
+        return FactsFile(path, relation, records, parameters, format)
+    return read_facts(path, relation, records, parameters)
+
+
+def _is_large(path: Path) -> bool:
+    """Return whether there is a large file, which is not compressed."""
+    try:
+        with open(path, "rb") as file:
+            found = os.fstat(file.fileno())
+            is_file = stat.S_ISREG(found.st_mode) and found.st_size > SMALL
+            return is_file and not file.read(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+    except OSError:
+        return False  # `read_facts` says what is wrong
 
 
 def read_facts(

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 from tidelog.errors import FactsError
 from tidelog.io.parameters import FileFormat
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 
 _QUOTED = re.compile(r'"([^"]*+(?:""[^"]*+)*+)"')
@@ -41,7 +41,7 @@ def read_bytes(path: Path, kind: str) -> bytes:
     except OSError as error:
         reason = f"cannot read the {kind} file: {error.strerror}"
         raise FactsError(str(path), None, None, reason) from None
-    if data.startswith(_GZIP_MAGIC):
+    if data.startswith(GZIP_MAGIC):
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:

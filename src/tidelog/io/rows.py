@@ -21,7 +21,7 @@ from tidelog.values.text import value_parser
 from tidelog.values.types import Field, Kind, Row, Type
 
 # Up to this size the exact reader is done before Arrow is even imported.
-_SMALL = 1 << 16
+SMALL = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def read_rows(
 
     Those of a large file are a table, unless a column is a record or a set.
     """
-    if len(data) > _SMALL:
+    if len(data) > SMALL:
         # Imported here, because a small run should not wait for Arrow to load.
         from tidelog.io import fast_read
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import DataError
 from tidelog.io.columns import CheckedTable
+from tidelog.io.facts import FactsFile
 from tidelog.logic.program import Relation
 from tidelog.values.scalars import canonical_float
 from tidelog.values.text import format_value, parse_value
@@ -70,11 +71,13 @@ class RowReader:
                 return found
         return _checked(_rows_of(table), self._relation, self._checks)
 
-    def loaded(self, data: Any) -> list[Row] | CheckedTable:
+    def loaded(self, data: Any) -> list[Row] | CheckedTable | FactsFile:
         """Return what `rows` returns; many tuples in columns, too.
 
         For a first load: nobody asks which of these rows changed something.
         """
+        if isinstance(data, FactsFile):
+            return data
         if isinstance(data, list | set | frozenset) and not isinstance(data, _CHECKED):
             rows = data if isinstance(data, list) else list(data)
             if len(rows) >= _BULK and _are_tuples(rows, self._relation.arity):

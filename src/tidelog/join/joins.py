@@ -131,8 +131,11 @@ class RuleJoin:
         driver_rows: int,
         *,
         is_bounded: bool = True,
+        heads: Sequence[AtomUse] = (),
     ) -> None:
+        """Plan and compile the join; it writes the rows of all `heads` below each other."""
         self.rule = rule
+        self._heads = heads or (rule.head,)
         self._is_bounded = is_bounded
         self._catalog = catalog
         self._mode = mode
@@ -147,7 +150,8 @@ class RuleJoin:
             # The changed rows of a negated atom are rows to start from, as those of other atoms.
             self._atoms[driver] = AtomUse(rule.atoms[driver].relation, rule.atoms[driver].args)
         self._driver_place = len(self._atoms) - 1 if driver == HEAD else driver
-        self._domains = slot_domains(catalog, (rule.head, *self._atoms))
+        self._domains = slot_domains(catalog, (*self._heads, *self._atoms))
+        self._words = sum(catalog.relations[head.relation].words for head in self._heads)
         self._batch_domain = Domain()
         self._batch_domain.bits = RAW_BITS
         self.stages = list(self._make_stages())
@@ -230,7 +234,7 @@ class RuleJoin:
             atoms.insert(0, AtomUse(BATCH, ("%row", *carried)))
             numbers.insert(0, -1)
             driver = 0
-        kept = frozenset(slot for slot in rule.head.args if slot is not None)
+        kept = frozenset(slot for head in self._heads for slot in head.args if slot is not None)
         plan = Orderer(
             atoms,
             conditions,
@@ -256,9 +260,11 @@ class RuleJoin:
         if self._mode == k.COUNT and emitted is None:
             pass  # nothing is written
         elif emitted is None:
-            layout = self._catalog.relations[rule.head.relation].primary.layout
-            words = layout.words
-            named = head_places(rule, layout)
+            named, words = [], 0
+            for head in self._heads:
+                layout = self._catalog.relations[head.relation].primary.layout
+                named += head_places(head, layout, words)
+                words += layout.words
             if carried is not None and self._mode != k.PLAIN:
                 named.append(("%row", words, 0, -1))
                 words += 1
@@ -395,7 +401,7 @@ class RuleJoin:
     ) -> Iterator[Instances]:
         """Run the join; `driver` are the rows to start from, in the primary order."""
         self.failed = False
-        words = self._catalog.relations[self.rule.head.relation].words
+        words = self._words
         if len(self.stages) == 1:
             stage = self.stages[0]
             if not self._read(stage, reader, driver, None):
@@ -675,13 +681,15 @@ def constant_codes(
     return codes
 
 
-def head_places(rule: LoweredRule, layout: Layout) -> list[tuple[str, int, int, int]]:
-    """Return for each column of the head its slot, and where it is in a row."""
+def head_places(
+    head: AtomUse, layout: Layout, first_word: int = 0
+) -> list[tuple[str, int, int, int]]:
+    """Return for each column of a head its slot, and where it is in the output."""
     places = []
-    for column, name in enumerate(rule.head.args):
+    for column, name in enumerate(head.args):
         word, shift, mask = (int(v) for v in layout.by_column[column])
         assert name is not None
-        places.append((name, word, shift, mask))
+        places.append((name, first_word + word, shift, mask))
     return places
 
 

@@ -13,7 +13,7 @@ from tidelog.join.joins import LARGE_CHANGE, Instances, JoinPart, Reader, RuleJo
 from tidelog.join.program import Overflowed
 from tidelog.join.spreading import Columns, spread_columns
 from tidelog.kernel.join_layout import COUNT, PLAIN, RANGES
-from tidelog.plan.body import LoweredRule, OnFailure
+from tidelog.plan.body import AtomUse, LoweredRule, OnFailure
 from tidelog.plan.matching import shape
 from tidelog.store.catalog import Catalog
 from tidelog.store.run import Run, Words
@@ -29,8 +29,10 @@ _PARTS = 2  # of a large join, for each worker
 class RuleJoins:
     """All ways to join a rule."""
 
-    def __init__(self, catalog: Catalog, rule: LoweredRule) -> None:
+    def __init__(self, catalog: Catalog, rule: LoweredRule, heads: Sequence[AtomUse] = ()) -> None:
+        """Join a rule; with several `heads`, it writes their rows below each other."""
         self.rule = rule
+        self._heads = heads or (rule.head,)
         self._catalog = catalog
         self._joins: dict[object, RuleJoin] = {}
         self._current: dict[object, tuple[object, RuleJoin]] = {}
@@ -81,7 +83,7 @@ class RuleJoins:
 
         Large joins are cut into parts, and run by all workers of the catalog.
         """
-        if self._is_large(driver, rows) and self.rule.on_failure is not OnFailure.DERIVE:
+        if self.is_large(driver, rows) and self.rule.on_failure is not OnFailure.DERIVE:
             size = 0 if rows is None else sum(len(run) for run in rows)
             join = self._join(driver, PLAIN, size)
             count = _PARTS * self._catalog.workers.count
@@ -94,7 +96,8 @@ class RuleJoins:
         for instances in self.run(driver, PLAIN, reader, rows, after=after):
             tally.merge(*take(instances.rows))
 
-    def _is_large(self, driver: int | None, rows: Sequence[Run] | None) -> bool:
+    def is_large(self, driver: int | None, rows: Sequence[Run] | None) -> bool:
+        """Return whether workers share the join from these rows."""
         if self._catalog.workers.count == 1:
             return False
         if rows is not None:
@@ -200,15 +203,16 @@ class RuleJoins:
         )
         generations = tuple(
             domain.generation
-            for atom in (self.rule.head, *self.rule.atoms)
+            for atom in (*self._heads, *self.rule.atoms)
             for domain in self._catalog.domains(atom.relation)
         )
         key = (*shortcut, sizes, generations)
         join = self._joins.get(key)
         if join is None:
             join = self._joins[key] = RuleJoin(
-                self._catalog, self.rule, driver, mode, size, is_bounded=is_bounded
-            )
+                self._catalog, self.rule, driver, mode, size, is_bounded=is_bounded,
+                heads=self._heads,
+            )  # fmt: skip
         self._current[shortcut] = (stamp, join)
         return join
 

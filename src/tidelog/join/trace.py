@@ -172,7 +172,7 @@ class RuleTrace:
             for atom, order in zip(self.plan.atoms, self.plan.orders, strict=True)
         ]
         self._constants = constant_codes(catalog, rule, self._domains)
-        output = Output(head.words, tuple(head_places(rule, head)))
+        output = Output(head.words, tuple(head_places(rule.head, head)))
         self._program = compile_join(self.plan, layouts, self._domains, self._constants, output)
         self._steps = self._program.arrays["steps"]
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidelog.kernel.compiling import inlined, kernel
+from tidelog.kernel.compiling import inlined, kernel, kernel_without_gil
 from tidelog.kernel.pointers import load64
 
 _MIX = -7046029254386353131
+_BLOCK = 64
 
 
 @inlined
-def _hash(content, start, stop, mask):
+def hash_bytes(content, start, stop):
+    """Return a hash of content[start:stop]; its low bits are a place in a hash table."""
     address = content.ctypes.data
     mixed = np.int64(stop - start)
     at = start
@@ -32,7 +34,7 @@ def _hash(content, start, stop, mask):
         at += 1
     mixed = (mixed ^ last) * np.int64(_MIX)
     mixed ^= (mixed >> 29) & ((np.int64(1) << 35) - 1)
-    return mixed & mask
+    return mixed
 
 
 @inlined
@@ -57,7 +59,7 @@ def enter_pieces(content, ends, slots):
     mask = slots.shape[0] - 1
     start = np.int64(0)
     for piece in range(ends.shape[0]):
-        at = _hash(content, start, ends[piece], mask)
+        at = hash_bytes(content, start, ends[piece]) & mask
         while slots[at] != 0:
             at = (at + 1) & mask
         slots[at] = piece + 1
@@ -69,7 +71,7 @@ def find_piece(content, ends, slots, wanted):
     """Return the number of the piece that has these bytes; -1 if there is none."""
     mask = slots.shape[0] - 1
     size = np.int64(wanted.shape[0])
-    at = _hash(wanted, np.int64(0), size, mask)
+    at = hash_bytes(wanted, np.int64(0), size) & mask
     while slots[at] != 0:
         piece = np.int64(slots[at]) - 1
         start = ends[piece - 1] if piece > 0 else np.int64(0)
@@ -79,25 +81,29 @@ def find_piece(content, ends, slots, wanted):
     return np.int64(-1)
 
 
-@kernel
-def number_texts(texts, starts, content, ends, slots, used, adds, hashes, numbers):
+@kernel_without_gil
+def hash_texts(texts, starts, stops, hashes):
+    """Write the hash of each text, texts[starts[i] : stops[i]]."""
+    for i in range(hashes.shape[0]):
+        hashes[i] = hash_bytes(texts, starts[i], stops[i])
+
+
+@kernel_without_gil
+def number_texts(texts, starts, stops, hashes, content, ends, slots, used, adds, numbers):
     """Write the number of the piece that equals each text; -1 if there is none.
 
-    Text i is texts[starts[i] : starts[i + 1]]. If it `adds`, new texts become pieces; there is room
-    for all of them. Returns how many pieces there are.
+    Text i is texts[starts[i] : stops[i]], and has hashes[i]. If it `adds`, new texts become pieces;
+    there is room for all of them. Returns how many pieces there are.
 
-    Memory is slow to answer, and can be asked many questions at once. So for a block of texts, as
-    many as there are `hashes`, the hash table and the pieces are read once before they are used.
+    Memory is slow to answer, and can be asked many questions at once. So for a block of texts the
+    hash table and the pieces are read once before they are used.
     """
     mask = slots.shape[0] - 1
-    block = hashes.shape[0]
     count = numbers.shape[0]
-    for first in range(0, count, block):
-        stop = min(first + block, count)
+    for first in range(0, count, _BLOCK):
+        stop = min(first + _BLOCK, count)
         for i in range(first, stop):
-            hashes[i - first] = _hash(texts, starts[i], starts[i + 1], mask)
-        for i in range(first, stop):
-            numbers[i] = slots[hashes[i - first]]
+            numbers[i] = slots[hashes[i] & mask]
         for i in range(first, stop):
             numbers[i] = ends[numbers[i] - 2] if numbers[i] > 1 else np.int64(0)
         touched = np.int64(0)
@@ -105,19 +111,21 @@ def number_texts(texts, starts, content, ends, slots, used, adds, hashes, number
             touched += content[numbers[i]] if numbers[i] < content.shape[0] else np.int64(0)
         numbers[first] = touched
         used = _number_block(
-            texts, starts, content, ends, slots, used, adds, hashes, numbers, first, stop
+            texts, starts, stops, hashes, content, ends, slots, used, adds, numbers, first, stop
         )
     return used
 
 
 @inlined
-def _number_block(texts, starts, content, ends, slots, used, adds, hashes, numbers, first, stop):
+def _number_block(
+    texts, starts, stops, hashes, content, ends, slots, used, adds, numbers, first, stop
+):
     mask = slots.shape[0] - 1
     filled = ends[used - 1] if used > 0 else np.int64(0)
     for i in range(first, stop):
         start = starts[i]
-        size = starts[i + 1] - start
-        at = hashes[i - first]
+        size = stops[i] - start
+        at = hashes[i] & mask
         found = np.int64(-1)
         while slots[at] != 0:
             piece = np.int64(slots[at]) - 1

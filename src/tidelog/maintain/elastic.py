@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
+from tidelog.join.bodies import BodyJoins, by_body
 from tidelog.join.joins import HEAD
 from tidelog.join.rules import RuleJoins, reused_joins
 from tidelog.kernel import join_layout as k
@@ -39,6 +40,7 @@ class Elastic(Strategy):
         self._names = layer.relations
         self._joins = [RuleJoins(catalog, rule) for rule in layer.rules]
         self._relations = {name: catalog.relations[name] for name in layer.relations}
+        self._by_body: tuple[object, list[BodyJoins]] | None = None
         self._switch = Switch()
         self._layer = layer
         self._deadline = float("inf")
@@ -49,9 +51,15 @@ class Elastic(Strategy):
     def bootstrap(self) -> None:
         """Compute the relations from scratch."""
         start = time.perf_counter()
-        levels = Fixpoint(self._catalog, self._joins, self._relations).run()
+        levels = Fixpoint(self._catalog, self._bodies(), self._relations).run()
         self._switch.bootstrapped(time.perf_counter() - start)
         self.choice = Choice("bootstrap", BOOTSTRAP.why, levels)
+
+    def _bodies(self) -> list[BodyJoins]:
+        """Return the joins of a bootstrap, planned by earlier ones."""
+        if self._by_body is None or self._by_body[0] is not self._joins:
+            self._by_body = self._joins, by_body(self._catalog, self._joins)
+        return self._by_body[1]
 
     def prepare(self) -> None:
         """Prepare the joins of the level repair."""
@@ -159,7 +167,7 @@ class Elastic(Strategy):
         """Bootstrap beside the old state; return how the new one differs from it."""
         start = time.perf_counter()
         into = {name: relation.empty_copy() for name, relation in self._relations.items()}
-        levels = Fixpoint(self._catalog, self._joins, into).run()
+        levels = Fixpoint(self._catalog, self._bodies(), into).run()
         deltas, read = {}, self._catalog.shown(self._layer)
         for name, relation in self._relations.items():
             for order in relation.indexes:

@@ -8,14 +8,13 @@ round. Given rows have level 0 and count 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidelog.join.bodies import BodyJoins
 from tidelog.join.gather import Sums, Tally, distinct
 from tidelog.join.joins import AtomReading, Reader, reading
-from tidelog.join.rules import RuleJoins
 from tidelog.kernel import rows as kernel
 from tidelog.kernel.marks import ALIVE
 from tidelog.plan.body import AtomUse
@@ -44,7 +43,7 @@ class Fixpoint:
     """Fills the relations of a layer, level by level."""
 
     def __init__(
-        self, catalog: Catalog, joins: Sequence[RuleJoins], into: Mapping[str, StoredRelation]
+        self, catalog: Catalog, joins: Sequence[BodyJoins], into: Mapping[str, StoredRelation]
     ) -> None:
         self._catalog = catalog
         self._joins = joins
@@ -88,12 +87,9 @@ class Fixpoint:
     def _round(self) -> None:
         found = {name: Tally(relation.words) for name, relation in self._into.items()}
         for joins in self._joins:
-            head = joins.rule.head.relation
             for driver in self._drivers(joins):
                 newest = self._newest(joins, driver)
-                reader = self._reader(driver)
-                take = partial(self._new_rows, head)
-                joins.add_to(found[head], driver, reader, newest, take=take, after=reader)
+                joins.add_to(found, driver, self._reader(driver), newest, self._new_rows)
         for name, relation in self._into.items():
             self._drop_orders(name, relation)
             if self._seen[name] is None or self._is_read(name):
@@ -123,7 +119,7 @@ class Fixpoint:
         """Return whether joins have read older rows of the relation in this round."""
         return any(r == name and at == self._level for (r, _), at in self._last_use.items())
 
-    def _drivers(self, joins: RuleJoins) -> Iterator[int | None]:
+    def _drivers(self, joins: BodyJoins) -> Iterator[int | None]:
         """Yield the atoms to start from: None in the first round, later those with new rows."""
         if self._level == 1:
             yield None
@@ -132,7 +128,7 @@ class Fixpoint:
             if self._fresh.get(atom.relation):
                 yield place
 
-    def _newest(self, joins: RuleJoins, driver: int | None) -> list[Run] | None:
+    def _newest(self, joins: BodyJoins, driver: int | None) -> list[Run] | None:
         if driver is None:
             return None
         return [Run(self._into[joins.rule.atoms[driver].relation].primary.runs[-1].words)]

@@ -13,8 +13,9 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -81,6 +82,29 @@ class Workers:
         if errors:
             raise min(errors, key=lambda pair: pair[0])[1]
         return [results[number] for number in range(len(items))]
+
+    def ahead(
+        self, run: Callable[[Item], Result], items: Sequence[Item], window: int
+    ) -> Generator[Result, None, None]:
+        """Yield `run(item)` for each item, in order.
+
+        Other threads run ahead: when a result is asked for, the caller is done with the one before,
+        and at most `window` items from the one asked for on have been started.
+        """
+        if self.count == 1 or len(items) < 2:
+            yield from map(run, items)
+            return
+        submit = self._threads().submit
+        waiting = deque(submit(run, item) for item in items[:window])
+        try:
+            for number in range(len(items)):
+                yield waiting.popleft().result()
+                if number + window < len(items):
+                    waiting.append(submit(run, items[number + window]))
+        finally:
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
 
     def slices(self, size: int, run: Callable[[int, int], object]) -> None:
         """Call `run(start, stop)` for slices that cover `size` rows."""

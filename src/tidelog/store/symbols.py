@@ -18,8 +18,8 @@ from tidelog.kernel import dictionary as kernel
 from tidelog.store.dictionary import Dictionary
 
 Texts = NDArray[np.uint8]
+Places = NDArray[np.int64]
 _AT_ONCE = 1 << 16
-_BLOCK = 64
 _LEAST = 256  # texts for which the table is used
 
 
@@ -57,17 +57,18 @@ class SymbolTable:
         """Return the bytes of a symbol."""
         return item.encode("utf-8", "surrogatepass")
 
-    def number(self, texts: Texts, starts: NDArray[np.int64], *, adds: bool) -> NDArray[np.int64]:
+    def number(
+        self, texts: Texts, starts: Places, stops: Places, hashes: Places, *, adds: bool
+    ) -> Places:
         """Return the number of each text, -1 for one that is not there; or add these."""
-        numbers, hashes = np.empty(len(starts) - 1, np.int64), np.empty(_BLOCK, np.int64)
+        numbers = np.empty(len(starts), np.int64)
         for first in range(0, len(numbers), _AT_ONCE):
-            part = numbers[first : first + _AT_ONCE]
-            bounds = starts[first : first + len(part) + 1]
+            own = slice(first, min(first + _AT_ONCE, len(numbers)))
             if adds:
-                self._make_room(len(part), int(bounds[-1] - bounds[0]))
+                self._make_room(own.stop - first, int((stops[own] - starts[own]).sum()))
             self.size = kernel.number_texts(
-                texts, bounds, self.content, self._starts[1:], self.slots, self.size, adds,
-                hashes, part,
+                texts, starts[own], stops[own], hashes[own], self.content, self._starts[1:],
+                self.slots, self.size, adds, numbers[own],
             )  # fmt: skip
         return numbers
 
@@ -99,32 +100,43 @@ class Symbols(Dictionary):
         """The first symbols as bytes, if there are such."""
         return self._table
 
-    def numbers(self, texts: Texts, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def numbers(
+        self, texts: Texts, starts: Places, stops: Places, hashes: Places | None = None
+    ) -> Places:
         """Return the id of each text; -1 for one that the caller has to add with `number`.
 
-        Text i is texts[starts[i] : starts[i + 1]], in UTF-8.
+        Text i is texts[starts[i] : stops[i]], in UTF-8.
         """
-        count = len(starts) - 1
+        count = len(starts)
         if self._table is None:
             if count < _LEAST or self.is_in_files:
                 return np.full(count, -1, np.int64)
             self._table = SymbolTable()
         table = self._table
+        if hashes is None:
+            hashes = _hashes(texts, starts, stops)
         if count < _LEAST:
-            return table.number(texts, starts, adds=False)
+            return table.number(texts, starts, stops, hashes, adds=False)
         before = table.size
         if before < len(self):  # Python has added some
-            table.number(*_texts(self.items[before:]), adds=True)
+            added = _texts(self.items[before:])
+            table.number(*added, _hashes(*added), adds=True)
         assert table.size == len(self), "a symbol occurs twice"
-        found = table.number(texts, starts, adds=True)
+        found = table.number(texts, starts, stops, hashes, adds=True)
         if table.size > before:
             self.keep_pieces(table, table.size, table.slots)
         return found
 
 
-def _texts(items: Sequence[str]) -> tuple[Texts, NDArray[np.int64]]:
-    """Return the bytes of symbols, and where each of them starts."""
+def _hashes(texts: Texts, starts: Places, stops: Places) -> Places:
+    hashes = np.empty(len(starts), np.int64)
+    kernel.hash_texts(texts, starts, stops, hashes)
+    return hashes
+
+
+def _texts(items: Sequence[str]) -> tuple[Texts, Places, Places]:
+    """Return the bytes of symbols, and where each of them starts and ends."""
     parts = [item.encode("utf-8", "surrogatepass") for item in items]
     starts = np.zeros(len(parts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=starts[1:])
-    return np.frombuffer(b"".join(parts), np.uint8), starts
+    return np.frombuffer(b"".join(parts), np.uint8), starts[:-1], starts[1:]
