@@ -182,7 +182,7 @@ EXERCISES = (
         """,
         {"before": [(i,) for i in range(9)], "after": [(i,) for i in range(9)]},
         (({"before": [(11,)]}, {"after": [(3,)]}),),
-        lookups={"v": (2,)},
+        lookups={"v": (2,), "w": (2,)},
     ),
     # Aggregates over the pairs of inequality joins.
     Exercise(

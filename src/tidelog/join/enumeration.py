@@ -223,7 +223,9 @@ class RuleResults:
         while start < n:
             found = 0
             driver = [Run(np.ascontiguousarray(rows[:, start : start + size]))]
-            for instances in self._joins.run(place, PLAIN, reader, driver, is_bounded=is_bounded):
+            for instances in self._joins.run(
+                place, PLAIN, reader, driver, is_bounded=is_bounded, begins_small=start == 0
+            ):
                 found += instances.rows.shape[1]
                 yield instances.rows.copy()
             start += size
