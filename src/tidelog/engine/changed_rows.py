@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.durable.epochs import domain_like
+from tidelog.engine.piece_reads import PieceReader
 from tidelog.engine.protocol import NetChange
+from tidelog.engine.reads import Reader
 from tidelog.engine.stored_reads import StoredReader
 from tidelog.io.tabular import Records
 from tidelog.logic.program import Relation
 from tidelog.logic.signs import Signs
 from tidelog.store.codec import Codec
 from tidelog.store.domain import Domain
+from tidelog.store.layout import layout_of
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
-from tidelog.store.versions import Delta
+from tidelog.store.versions import Delta, Pieces
 from tidelog.values.types import Row
 
 
@@ -39,22 +42,37 @@ class ChangedRows(NetChange):
         """The deleted rows, decoded at each call."""
         return frozenset(self._reader(self._delta.deleted).rows())
 
-    def readers(self, relation: Relation, records: Records) -> tuple[StoredReader, StoredReader]:
+    def readers(self, relation: Relation, records: Records) -> tuple[Reader, Reader]:
         """Return readers for the inserted and the deleted rows."""
-        return self._reader(self._delta.inserted), self._reader(self._delta.deleted)
+        inserted, deleted = self._delta.as_found
+        return (
+            self._found(inserted, lambda: self._reader(self._delta.inserted)),
+            self._found(deleted, lambda: self._reader(self._delta.deleted)),
+        )
+
+    def _found(self, rows: Words | Pieces, in_order: Callable[[], StoredReader]) -> Reader:
+        """Return a reader that sorts the rows if it has to."""
+        if not isinstance(rows, Pieces):
+            return in_order()
+        domains = self._domains
+        fields = layout_of(range(len(domains)), domains).biased
+        return PieceReader(self._codec, self._relation, rows, fields, in_order)
 
     @property
     def signs(self) -> Signs:
         """Whether there are inserted rows, and deleted ones."""
-        inserted, deleted = self._delta.inserted, self._delta.deleted
-        return Signs.of(inserted=inserted.shape[1] > 0, deleted=deleted.shape[1] > 0)
+        inserted, deleted = self._delta.sizes
+        return Signs.of(inserted=inserted > 0, deleted=deleted > 0)
 
     def __bool__(self) -> bool:
         return bool(self._delta)
 
     def _reader(self, words: Words) -> StoredReader:
-        domains = [domain_like(bias, bits) for bias, bits in zip(*self._codes, strict=True)]
-        return reader_of(self._relation, self._codec, domains, words)
+        return reader_of(self._relation, self._codec, self._domains, words)
+
+    @property
+    def _domains(self) -> list[Domain]:
+        return [domain_like(bias, bits) for bias, bits in zip(*self._codes, strict=True)]
 
 
 def reader_of(
