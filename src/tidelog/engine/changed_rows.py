@@ -14,23 +14,25 @@ from tidelog.logic.program import Relation
 from tidelog.logic.signs import Signs
 from tidelog.store.codec import Codec
 from tidelog.store.domain import Domain
-from tidelog.store.layout import layout_of
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
 from tidelog.store.versions import Delta, Pieces
 from tidelog.values.types import Row
 
+_NOTHING = Pieces([])
+
 
 class ChangedRows(NetChange):
     """The net change of a stored relation. It is decoded only if it is read."""
 
-    __slots__ = ("_codec", "_codes", "_delta", "_relation")
+    __slots__ = ("_codec", "_codes", "_delta", "_fields", "_relation")
 
     def __init__(
         self, codec: Codec, relation: Relation, stored: StoredRelation, delta: Delta
     ) -> None:
         self._codec, self._relation, self._delta = codec, relation, delta
-        self._codes = stored.codes  # the relation's layout may change, that of these rows does not
+        # The relation's layout may change, that of these rows does not.
+        self._codes, self._fields = stored.codes, stored.primary.layout.biased
 
     @property
     def inserted(self) -> frozenset[Row]:
@@ -51,12 +53,12 @@ class ChangedRows(NetChange):
         )
 
     def _found(self, rows: Words | Pieces, in_order: Callable[[], StoredReader]) -> Reader:
-        """Return a reader that sorts the rows if it has to."""
+        """Return a reader that sorts the rows if it has to, and does nothing for no rows."""
         if not isinstance(rows, Pieces):
-            return in_order()
-        domains = self._domains
-        fields = layout_of(range(len(domains)), domains).biased
-        return PieceReader(self._codec, self._relation, rows, fields, in_order)
+            if rows.shape[1]:
+                return in_order()
+            rows = _NOTHING
+        return PieceReader(self._codec, self._relation, rows, self._fields, in_order)
 
     @property
     def signs(self) -> Signs:
@@ -68,11 +70,8 @@ class ChangedRows(NetChange):
         return bool(self._delta)
 
     def _reader(self, words: Words) -> StoredReader:
-        return reader_of(self._relation, self._codec, self._domains, words)
-
-    @property
-    def _domains(self) -> list[Domain]:
-        return [domain_like(bias, bits) for bias, bits in zip(*self._codes, strict=True)]
+        domains = [domain_like(bias, bits) for bias, bits in zip(*self._codes, strict=True)]
+        return reader_of(self._relation, self._codec, domains, words)
 
 
 def reader_of(

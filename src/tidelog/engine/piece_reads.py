@@ -82,7 +82,10 @@ class PieceReader:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         from tidelog.engine.arrow import arrow_batch
 
-        for words in self._pieces.arrays:
+        arrays = self._pieces.arrays
+        if len(arrays) > 1 and self._pieces.size <= ARROW_ROWS:
+            arrays = [np.concatenate(arrays, axis=1)]  # one small batch is made faster than some
+        for words in arrays:
             for start in range(0, words.shape[1], ARROW_ROWS):
                 part = np.ascontiguousarray(words[:, start : start + ARROW_ROWS])
                 yield arrow_batch(ordinals_by(part, self._fields), self._relation, self._codec)
