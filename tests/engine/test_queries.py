@@ -203,3 +203,28 @@ def test_an_error_shows_the_question_that_failed() -> None:
     assert list(db.query('edge("a", _), k = sum n : { age("b", n) }')) == [(0,)]
     with pytest.raises(tidelog.EvaluationError, match=r'edge."x", _., k = sum n . 2'):
         db.query('edge("x", _), k = sum n * 2 : { age("d", n) }')
+
+
+PAIRS = """
+    .decl low(k: number, x: number)
+    .decl high(k: number, y: number)
+    .decl above(k: number, n: number, total: number)
+    .decl next(k: number, x: number, y: number)
+    above(k, n, t) :- low(k, _), n = count : { low(k, x), high(k, y), x < y },
+        t = sum y : { low(k, x), high(k, y), x < y }.
+    next(k, x, y) :- low(k, x), y = min z : { high(k, z), z > x }.
+"""
+
+
+def test_pairs_that_no_aggregate_stores_are_found_on_demand() -> None:
+    rows = {"low": [(1, 2), (1, 5), (2, 3)], "high": [(1, 4), (1, 9), (2, 1)]}
+    kernel = KernelEngine(Program.parse(PAIRS), rows)
+    assert any(
+        layer.aggregation is not None and layer.aggregation.ranged is not None
+        for layer in kernel.catalog.lowered.layers
+    )
+    on_demand = Queries(Program.parse(PAIRS), kernel.catalog, lambda _: False)
+    assert list(on_demand.ask("above(1, n, t)").reader.rows()) == [(3, 22)]
+    assert list(on_demand.ask("above(2, n, t)").reader.rows()) == [(0, 0)]
+    assert list(on_demand.ask("next(1, x, y)").reader.rows()) == [(2, 4), (5, 9)]
+    assert list(on_demand.ask("next(k, 3, y)").reader.rows()) == []

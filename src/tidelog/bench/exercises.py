@@ -171,7 +171,7 @@ EXERCISES = (
         ),
         ({"asked": [(2,)]}, {}),
     ),
-    # An inequality join whose rows are not stored.
+    # Inequality joins whose rows are not stored: nested ranges, and one that tests a row by itself.
     Exercise(
         "inequality",
         """
@@ -179,10 +179,12 @@ EXERCISES = (
         .decl after(y: number)
         .decl v(x: number, y: number)
         v(x, y) :- before(x), after(y), x < y.
+        .decl w(x: number, y: number)
+        w(x, y) :- before(x), after(y), x < y, y > 1.
         """,
         {"before": [(i,) for i in range(9)], "after": [(i,) for i in range(9)]},
         (({"before": [(11,)]}, {"after": [(3,)]}),),
-        lookups={"v": (2,)},
+        lookups={"v": (2,), "w": (2,)},
     ),
     # Aggregates over the pairs of inequality joins.
     Exercise(

@@ -332,8 +332,9 @@ class KernelEngine:
             for name in layer.relations:
                 relation = stored[name]
                 is_new = first or isinstance(strategy, NewLayer)
-                inserted += relation.stored if is_new else relation.delta.inserted.shape[1]
-                deleted += relation.delta.deleted.shape[1]
+                added, removed = relation.delta.sizes
+                inserted += relation.stored if is_new else added
+                deleted += removed
             choice, end = strategy.choice, time.perf_counter()
             layers.append(
                 LayerReport(
@@ -599,7 +600,7 @@ class KernelEngine:
             relation = stored[name]
             if relation.touched:
                 delta = relation.delta
-                if delta.inserted.shape[1] or delta.deleted.shape[1]:
+                if delta:
                     effects[name] = ChangedRows(codec, declared, relation, delta)
         return effects
 

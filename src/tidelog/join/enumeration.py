@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from tidelog.join.gather import distinct
 from tidelog.join.joins import HEAD, AtomReading, Instances, Reader, reading
+from tidelog.join.nesting import NestedResults, nested_results
 from tidelog.join.rules import RuleJoins
 from tidelog.join.spreading import Columns
 from tidelog.kernel.join_layout import PLAIN
@@ -131,13 +132,20 @@ class RuleResults:
                 return int(self.all(version).shape[1])
             parts = parts_in_order([self.led(leader, version)])
             return sum(part.shape[1] for part in parts)
-        reader = self._merged_reader(version)
-        found = self._joins.count(reader)
+        found = self._counted(version)
         if found is not None:
             return found
+        reader = self._merged_reader(version)
         return sum(
             instances.rows.shape[1] for instances in self._joins.run(None, PLAIN, reader, None)
         )
+
+    def _counted(self, version: Version) -> int | None:
+        """Return the number of rows if no row need be enumerated for it."""
+        nested = nested_results(self._catalog, self._rule, version)
+        if nested is not None:
+            return nested.size
+        return self._joins.count(self._merged_reader(version))
 
     def derivations(self, rows: Words, version: Version) -> NDArray[np.int64]:
         """Return how many derivations each of the sorted, distinct rows has."""
@@ -166,8 +174,16 @@ class RuleResults:
         """
         if not self._is_injective:
             return None
+        nested = nested_results(self._catalog, self._rule, version)
+        if nested is not None:
+            return self._metered(self._nested(nested, rows_at_once))
         found = self._joins.spread(self._merged_reader(version), rows_at_once)
         return None if found is None else self._metered(found)
+
+    def _nested(self, nested: NestedResults, rows_at_once: int) -> Iterator[Columns]:
+        for start in range(0, nested.size, rows_at_once):
+            stop = min(nested.size, start + rows_at_once)
+            yield nested.columns(start, stop, self._catalog.workers)
 
     def _metered(self, parts: Iterator[Columns]) -> Iterator[Columns]:
         for part in parts:
@@ -186,18 +202,18 @@ class RuleResults:
         reader = self._merged_reader(version)
         for is_bounded in (True, False):
             if self._joins.writes_sorted_rows(place, relation.stored, is_bounded=is_bounded) and (
-                is_bounded or self._is_dense(reader)
+                is_bounded or self._is_dense(version)
             ):
                 return self._streamed(place, relation.rows(version), reader, is_bounded)
         return None
 
-    def _is_dense(self, reader: Reader) -> bool:
+    def _is_dense(self, version: Version) -> bool:
         """Return whether a large share of the combinations of rows are results."""
         sizes = (self._catalog.relations[atom.relation].stored for atom in self._rule.atoms)
         combinations = math.prod(sizes)
         if combinations > _MOST_COMBINATIONS:  # counting them would take too long
             return False
-        found = self._joins.count(reader)
+        found = self._counted(version)
         return found is not None and found * _DENSE >= combinations
 
     def _streamed(
@@ -207,7 +223,9 @@ class RuleResults:
         while start < n:
             found = 0
             driver = [Run(np.ascontiguousarray(rows[:, start : start + size]))]
-            for instances in self._joins.run(place, PLAIN, reader, driver, is_bounded=is_bounded):
+            for instances in self._joins.run(
+                place, PLAIN, reader, driver, is_bounded=is_bounded, begins_small=start == 0
+            ):
                 found += instances.rows.shape[1]
                 yield instances.rows.copy()
             start += size

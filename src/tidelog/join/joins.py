@@ -46,6 +46,7 @@ from tidelog.store.versions import Version
 from tidelog.values.types import Type
 
 LARGE_CHANGE = 4096
+_FIRST_RESULTS = 1 << 10  # of a join that begins small
 # The cost of another order of a relation, for each of its rows, in steps of a join. A bootstrap
 # sorts and merges it in every round; an update only maintains it.
 _PRICE = 0.5
@@ -397,16 +398,24 @@ class RuleJoin:
         return DomainOverflow(domain, error.code + domain.bias)
 
     def run(
-        self, reader: Reader, driver: Sequence[Run] | None, settle_level: int = 0
+        self,
+        reader: Reader,
+        driver: Sequence[Run] | None,
+        settle_level: int = 0,
+        *,
+        begins_small: bool = False,
     ) -> Iterator[Instances]:
-        """Run the join; `driver` are the rows to start from, in the primary order."""
+        """Run the join; `driver` are the rows to start from, in the primary order.
+
+        If it `begins_small`, the first results come as soon as there are some.
+        """
         self.failed = False
         words = self._words
         if len(self.stages) == 1:
             stage = self.stages[0]
             if not self._read(stage, reader, driver, None):
                 return
-            for out, n in self._run_stage(stage, settle_level):
+            for out, n in self._run_stage(stage, settle_level, begins_small=begins_small):
                 rows = np.ascontiguousarray(out[:words, :n])
                 yield Instances(rows, out[words, :n].copy() if self._mode != k.PLAIN else None)
             return
@@ -508,13 +517,20 @@ class RuleJoin:
         stored = self._catalog.relations[relation]
         return stored.arranged(run, order)
 
-    def _run_stage(self, stage: _Stage, settle_level: int) -> Iterator[tuple[Words, int]]:
+    def _run_stage(
+        self, stage: _Stage, settle_level: int, *, begins_small: bool = False
+    ) -> Iterator[tuple[Words, int]]:
         program = stage.program
         out = self._catalog.buffer(program.out_height)
         program.refresh(self._catalog.record_address)
         program.begin(settle_level)
         try:
             done = False
+            if begins_small:
+                few = np.empty((program.out_height, _FIRST_RESULTS), np.int64)
+                n, done = program.advance(few)
+                if n:
+                    yield few, n
             while not done:
                 n, done = program.advance(out)
                 if n:

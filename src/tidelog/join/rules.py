@@ -47,6 +47,7 @@ class RuleJoins:
         after: Reader | None = None,
         *,
         is_bounded: bool = True,
+        begins_small: bool = False,
     ) -> Iterator[Instances]:
         """Join the rule from the rows of one of its atoms (or of its head, or from nothing).
 
@@ -55,12 +56,13 @@ class RuleJoins:
         epoch. Without `after` they are not checked: deleted rows cannot cause new failures.
         What a rule derives where it fails is read as any row, from the mixture.
 
-        If the join is not `is_bounded`, comparisons are tested on all rows.
+        If the join is not `is_bounded`, comparisons are tested on all rows. If it `begins_small`,
+        the first results come as soon as there are some.
         """
         on_failure = self.rule.on_failure
         size = 0 if rows is None else sum(len(run) for run in rows)
         join = self._join(driver, mode, size, is_bounded=is_bounded)
-        for instances in join.run(reader, rows, settle_level):
+        for instances in join.run(reader, rows, settle_level, begins_small=begins_small):
             self._catalog.meter.found(instances.rows.shape[1])
             if on_failure is not OnFailure.DERIVE:
                 yield instances

@@ -49,6 +49,11 @@ accumulate.finish: i64[][] i32[] u32[] i64[] i64[][] bool
 siblings.changed_rows: i64[][] i64[][] i64[][] i64[][] bool[] bool[] i64[][] i64[][]
 groups.find_groups: i64[][] i32[] i64[][] i64[] i64 i64[]
 spreading.spread: i64[][] i64 i64[][] i64[][] i64[][] i64[]
+nesting.find_partners: i64[][] i64 i64 i64[][] i64 i64[][] i64 i64[][] i64 i64 i64[] i64[]
+nesting.write: i64[][] i64[][] i64 i64[][] i64 i64 i64[][] i64[][]
+nesting.multiply: i64[] i64[] i64[] bool i64 i64[]
+nesting.leave_out: i64[] i64 i64[][]
+nesting.add_up: i64[] i64 i64[]
 groups.enter_all: i64[][] i64 i32[]
 accumulate.order_by_part: i64[] i64 i64 i64[] i64[]
 

@@ -33,8 +33,7 @@ from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import without
 from tidelog.store.run import Run, Words
-from tidelog.store.sorting import sort_pieces
-from tidelog.store.versions import Delta, Version
+from tidelog.store.versions import Delta, Pieces, Version
 
 
 class ThetaTree(Strategy):
@@ -90,11 +89,11 @@ class ThetaTree(Strategy):
         given = self._given
         is_given = given.delta or (given.stored and any(each))
         if self.results.are_disjoint and not is_given:
-            inserted = [own.inserted for own in each if own.inserted.shape[1]]
-            deleted = [own.deleted for own in each if own.deleted.shape[1]]
-            delta = (
-                each[0] if len(each) == 1 else Delta(self._united(inserted), self._united(deleted))
-            )
+            delta = each[0]
+            if len(each) > 1:
+                inserted = [own.inserted for own in each if own.sizes[0]]
+                deleted = [own.deleted for own in each if own.sizes[1]]
+                delta = Delta(self._pieces(inserted), self._pieces(deleted))
         else:
             changed = [*each, given.delta] if given.delta else each
             delta = self._judged([rows for own in changed for rows in (own.inserted, own.deleted)])
@@ -110,15 +109,14 @@ class ThetaTree(Strategy):
                 if instances.rows.shape[1]:
                     found[weight].append(instances.rows.copy())
         # A row is added by one delta join at most, and taken back by one at most.
-        inserted, deleted = self._united(found[1]), self._united(found[-1])
-        if inserted.shape[1] and deleted.shape[1]:
-            inserted, deleted = without(inserted, deleted), without(deleted, inserted)
-        return Delta(inserted, deleted)
+        delta = Delta(self._pieces(found[1]), self._pieces(found[-1]))
+        if found[1] and found[-1]:
+            inserted, deleted = delta.inserted, delta.deleted
+            return Delta(without(inserted, deleted), without(deleted, inserted))
+        return delta
 
-    def _united(self, parts: list[Words]) -> Words:
-        if not parts:
-            return self._relation.no_rows()
-        return sort_pieces(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1))
+    def _pieces(self, arrays: list[Words]) -> Words | Pieces:
+        return Pieces(arrays) if arrays else self._relation.no_rows()
 
     def _judged(self, changed: Sequence[Words]) -> Delta:
         """Return the change of rows that may have several derivations, or be given."""

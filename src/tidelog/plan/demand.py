@@ -114,20 +114,29 @@ class DemandProgram:
 def definitions(lowered: Lowered, is_stored: Callable[[str], bool]) -> dict[str, Definition]:
     """Return how the relations of a program that are not stored are derived.
 
-    Of a relation that a join tree maintains, that is its rules as the program has them.
+    Of a relation that a join tree maintains, that is its rules as the program has them. Of an
+    aggregate that reads ranges, it is the aggregate over its pairs: those of some groups are few.
     """
     found: dict[str, Definition] = {}
     layers = [*_flat(lowered.layers)]
+    pairs = {
+        a.source: a.ranged.rule
+        for a in (layer.aggregation for layer in layers)
+        if a is not None and a.ranged is not None
+    }
     for place, layer in enumerate(layers):
         number = 2 * place
         if layer.aggregation is not None:
             if not is_stored(layer.aggregation.result):
+                aggregation = replace(layer.aggregation, ranged=None)
                 for name in layer.relations:
-                    found[name] = Definition((), layer.aggregation, number)
+                    found[name] = Definition((), aggregation, number)
             continue
         rules = layer.rules if layer.tree is None else layer.tree.wholes
         for name in layer.relations:
             own = tuple(rule for rule in rules if rule.head.relation == name)
+            if name in pairs:
+                own = (pairs[name],)
             if own and not is_stored(name):
                 found[name] = Definition(own, None, number, given_of(name))
     return found

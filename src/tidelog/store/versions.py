@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tidelog.kernel.marks import ALIVE, DEAD_NOW
 from tidelog.store.run import Words
+from tidelog.store.sorting import sort_pieces
 
 if TYPE_CHECKING:
     from tidelog.store.capture import SumsCapture
@@ -36,15 +37,61 @@ class Version(enum.Enum):
         return self.value[1]
 
 
-@dataclass(slots=True)
-class Delta:
-    """The net change of an epoch: rows in the primary layout, sorted, the two sets disjoint."""
+class Pieces:
+    """Distinct rows in several arrays, in no order: as delta joins have found them."""
 
-    inserted: Words
-    deleted: Words
+    __slots__ = ("arrays", "size")
+
+    def __init__(self, arrays: Sequence[Words]) -> None:
+        self.arrays = arrays
+        self.size: int = sum([words.shape[1] for words in arrays])
+
+    def sorted(self) -> Words:
+        """Return the rows in one array, sorted."""
+        return sort_pieces(np.concatenate(self.arrays, axis=1))
+
+
+class Delta:
+    """The net change of an epoch: rows in the primary layout, the two sets disjoint.
+
+    Rows that come in pieces are sorted when somebody needs them so, and only then.
+    """
+
+    __slots__ = ("_deleted", "_inserted")
+
+    def __init__(self, inserted: Words | Pieces, deleted: Words | Pieces) -> None:
+        self._inserted, self._deleted = inserted, deleted
+
+    @property
+    def inserted(self) -> Words:
+        """The inserted rows, sorted."""
+        if isinstance(self._inserted, Pieces):
+            self._inserted = self._inserted.sorted()
+        return self._inserted
+
+    @property
+    def deleted(self) -> Words:
+        """The deleted rows, sorted."""
+        if isinstance(self._deleted, Pieces):
+            self._deleted = self._deleted.sorted()
+        return self._deleted
+
+    @property
+    def as_found(self) -> tuple[Words | Pieces, Words | Pieces]:
+        """The inserted and the deleted rows, in pieces if nobody has sorted them yet."""
+        return self._inserted, self._deleted
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The numbers of inserted and of deleted rows."""
+        inserted, deleted = self._inserted, self._deleted
+        return (
+            inserted.size if isinstance(inserted, Pieces) else inserted.shape[1],
+            deleted.size if isinstance(deleted, Pieces) else deleted.shape[1],
+        )
 
     def __bool__(self) -> bool:
-        return bool(self.inserted.shape[1] or self.deleted.shape[1])
+        return self.sizes != (0, 0)
 
 
 class FoundRows:

@@ -74,6 +74,7 @@ def _huge(request: Request) -> Iterator[Figure]:
     is_right = count == int((below * above).sum())
     note = "" if is_right else "WRONG; "
     yield Figure("len", seconds, count, note=f"{note}{1e9 * seconds / count:.2f} ns a result")
+    first_row(database)  # loads the kernel that joins, which `len` does not need
     yield first_row(database)
 
 

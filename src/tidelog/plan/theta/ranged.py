@@ -22,7 +22,7 @@ need no pairs either, but only the values: the rows of `b` that have a partner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
 
@@ -37,10 +37,11 @@ from tidelog.plan.body import (
     OnFailure,
     is_fallible,
 )
-from tidelog.plan.bounds import MIRRORED, WHOLE, ordinal_range
+from tidelog.plan.bounds import MIRRORED
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation, Layer, Lowered
-from tidelog.plan.ranges import LEAST, MOST, Neighbours, RangeBound, RangedJoin, RangeRead
+from tidelog.plan.ranges import Neighbours, RangedJoin, RangeRead
+from tidelog.plan.theta.compared import Compared, compared_slots, range_read
 from tidelog.plan.theta.query import theta_query
 from tidelog.plan.theta.unfolding import reads
 from tidelog.values.types import Kind, Type
@@ -74,27 +75,6 @@ def with_ranges(lowered: Lowered) -> Lowered:
             layers = layers if found is None else found
     kept = {name: relations[name] for layer in layers for name in layer.relations}
     return Lowered(MappingProxyType(kept), tuple(layers), lowered.facts)
-
-
-@dataclass(frozen=True)
-class _Term:
-    """A slot of one atom, plus a constant, as a comparison has it."""
-
-    place: int
-    slot: str
-    offset: int
-    range: tuple[int, int]
-    """The values of the slot for which the sum is within its type."""
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """A comparison between the two atoms, with the term of the first one on the left."""
-
-    op: Comparison
-    left: _Term
-    right: _Term
-    check: Check
 
 
 class _Ranged:
@@ -201,7 +181,9 @@ class _Ranged:
         rule, compared = made
         group = {rule.head.args[column] for column in self._aggregation.group}
         ranges = tuple(
-            self._read(rule, compared, place) if group <= rule.atoms[place].slots else None
+            range_read(rule.atoms, compared, place, 1 - place)
+            if group <= rule.atoms[place].slots
+            else None
             for place in (0, 1)
         )
         is_whole = all(slot in rule.head.args for atom in rule.atoms for slot in atom.slots)
@@ -226,7 +208,7 @@ class _Ranged:
         rule, compared = made
         if rule.atoms[0].args != group:  # a condition on the group alone
             return None
-        read = self._read(rule, compared, 0)
+        read = range_read(rule.atoms, compared, 0, 1)
         if read is None or rule.atoms[1].args[read.column] != rule.head.args[target]:
             return None
         if any(comparison.right.offset for comparison in compared):
@@ -235,7 +217,7 @@ class _Ranged:
         return RangedJoin(rule, (read, None), neighbours)
 
     def _neighbours(
-        self, rule: LoweredRule, compared: Sequence[_Compared], read: RangeRead
+        self, rule: LoweredRule, compared: Sequence[Compared], read: RangeRead
     ) -> Neighbours:
         guard, partner = rule.atoms
         target = partner.args[read.column]
@@ -282,7 +264,7 @@ class _Ranged:
 
     def _two_atoms(
         self, rule: LoweredRule, *, whole_rows: bool
-    ) -> tuple[LoweredRule, list[_Compared]] | None:
+    ) -> tuple[LoweredRule, list[Compared]] | None:
         """Return a rule of two atoms without filters, and the comparisons between the atoms.
 
         With `whole_rows` all columns of an atom are variables.
@@ -292,7 +274,7 @@ class _Ranged:
         constants = rule.constants
         own = [atom.slots.difference(constants) for atom in rule.atoms]
         local: tuple[list[Condition], list[Condition]] = ([], [])
-        compared: list[_Compared] = []
+        compared: list[Compared] = []
         kept: list[Condition] = []
         assigned = {c.into: c for c in rule.conditions if isinstance(c, Assign)}
         if len(assigned) < sum(isinstance(c, Assign) for c in rule.conditions):
@@ -315,7 +297,7 @@ class _Ranged:
                     return None
                 local[place].extend([*needed, condition])
                 continue
-            found = _compared(rule, condition, assigned, own)
+            found = compared_slots(rule, condition, assigned, own)
             if found is None or rule.types[found.left.slot].kind in UNORDERED:
                 return None
             compared.append(found)
@@ -358,35 +340,6 @@ class _Ranged:
         )
         self._made.append(Layer((name,), (made,), False))
         return head
-
-    def _read(
-        self, rule: LoweredRule, compared: Sequence[_Compared], place: int
-    ) -> RangeRead | None:
-        """Return where the partners of the rows of one atom are; None if that is no range."""
-        own, other = rule.atoms[place], rule.atoms[1 - place]
-        keys = tuple(
-            (own.args.index(slot), column)
-            for column, slot in enumerate(other.args)
-            if slot is not None and slot in own.slots
-        )
-        bounds: list[RangeBound] = []
-        columns: set[int] = set()
-        least, most = LEAST, MOST
-        for comparison in compared:
-            mine, theirs = comparison.left, comparison.right
-            op = comparison.op
-            if place == 0:
-                op = MIRRORED[op]
-            else:
-                mine, theirs = theirs, mine
-            columns.add(other.args.index(theirs.slot))
-            offset = mine.offset - theirs.offset
-            bounds.append(RangeBound(op, own.args.index(mine.slot), offset, *mine.range))
-            least, most = max(least, theirs.range[0]), min(most, theirs.range[1])
-        if len(columns) != 1:
-            return None
-        (column,) = columns
-        return RangeRead(other.relation, keys, column, tuple(bounds), least, most)
 
 
 def _with_fewer_columns(
@@ -451,46 +404,3 @@ def _needed(condition: Condition, assigned: dict[str, Assign]) -> Iterator[Assig
         if slot in assigned:
             yield from _needed(assigned[slot], assigned)
             yield assigned[slot]
-
-
-def _compared(
-    rule: LoweredRule, check: Check, assigned: dict[str, Assign], own: Sequence[frozenset[str]]
-) -> _Compared | None:
-    """Return a comparison between a slot of either atom, each plus a constant."""
-    if check.op not in MIRRORED:
-        return None
-    left, right = (_term(rule, slot, assigned, own) for slot in (check.left, check.right))
-    if left is None or right is None or left.place == right.place:
-        return None
-    if left.place == 1:
-        return _Compared(MIRRORED[check.op], right, left, check)
-    return _Compared(check.op, left, right, check)
-
-
-def _term(
-    rule: LoweredRule, slot: str, assigned: dict[str, Assign], own: Sequence[frozenset[str]]
-) -> _Term | None:
-    offset, range_ = 0, (LEAST, MOST)
-    made = assigned.get(slot)
-    if made is not None:
-        found = _sum(rule, made)
-        if found is None:
-            return None
-        slot, offset, range_ = found
-    places = [place for place in (0, 1) if slot in own[place]]
-    return _Term(places[0], slot, offset, range_) if len(places) == 1 else None
-
-
-def _sum(rule: LoweredRule, made: Assign) -> tuple[str, int, tuple[int, int]] | None:
-    """Return a computation as a slot plus a constant, with the values for which it succeeds."""
-    match made.value:
-        case FunctorCall("add" | "sub" as op, (left, right), type=type_) if type_.kind in WHOLE:
-            if op == "add" and left in rule.constants:
-                left, right = right, left
-            constant = rule.constants.get(right)
-            if left in rule.constants or constant is None or constant.type.kind is not Kind.NUMBER:
-                return None
-            number = int(constant.value) if op == "add" else -int(constant.value)
-            low, high = ordinal_range(type_) or (LEAST, MOST)
-            return left, number, (max(LEAST, low - number), min(MOST, high - number))
-    return None

@@ -1,0 +1,149 @@
+"""Joins as nested ranges: each atom's rows are a range, found from the row of one atom before it.
+
+    v(k, x, y, z) :- r(k, x), s(k, y), t(k, z), x < y, y < z.
+
+    s           each row
+        r       the rows with the same k, and x below y
+        t       the rows with the same k, and z above y
+
+Nothing else is tested, so once the ranges of each row are known, the result is known up to writing
+it down: its size, and the row of any number (join/nesting.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidelog.logic.program import Comparison
+from tidelog.plan.body import Assign, Check, FunctorCall, LoweredRule, OnFailure
+from tidelog.plan.externals import UNORDERED
+from tidelog.plan.ranges import RangeBound, RangeRead
+from tidelog.plan.theta.compared import Compared, compared_slots, range_read
+
+_MOST_ATOMS = 5  # all ways to nest them are tried
+
+
+@dataclass(frozen=True)
+class NestedAtom:
+    """An atom, and where its rows are."""
+
+    place: int
+    """Its place in the rule."""
+    parent: int
+    """The atom before it that has the bounds, by its position in the nesting; -1 for the first."""
+    read: RangeRead | None
+    """The range; None stands for all rows."""
+
+
+Nesting = tuple[NestedAtom, ...]
+"""The atoms of a rule, each followed by those that depend on it."""
+
+
+def nestings(rule: LoweredRule) -> list[Nesting]:
+    """Return ways to nest the atoms of a rule: one for each atom that can be the first."""
+    compared = _comparisons(rule)
+    if compared is None:
+        return []
+    found = (_nesting(rule, compared, root) for root in range(len(rule.atoms)))
+    return [nesting for nesting in found if nesting is not None]
+
+
+def _comparisons(rule: LoweredRule) -> list[Compared] | None:
+    """Return the comparisons between atoms; None if the rule has anything else."""
+    own = [atom.slots for atom in rule.atoms]
+    if len(own) > _MOST_ATOMS or rule.on_failure is not OnFailure.RAISE:
+        return None
+    if not set(rule.head.args) <= frozenset().union(*own):
+        return None
+    for atom in rule.atoms:
+        slots = [slot for slot in atom.args if slot is not None]
+        is_plain = len(set(slots)) == len(slots) and atom.slots.isdisjoint(rule.constants)
+        if atom.negated or not is_plain:
+            return None
+    assigned: dict[str, Assign] = {}
+    for condition in rule.conditions:
+        if isinstance(condition, Assign):
+            is_sum = isinstance(condition.value, FunctorCall)
+            if not is_sum or condition.into in assigned or any(condition.into in o for o in own):
+                return None
+            assigned[condition.into] = condition
+    found = []
+    used: set[str] = set()
+    for condition in rule.conditions:
+        if isinstance(condition, Assign):
+            continue
+        if not isinstance(condition, Check):
+            return None
+        comparison = compared_slots(rule, condition, assigned, own)
+        if comparison is None or rule.types[comparison.left.slot].kind in UNORDERED:
+            return None
+        found.append(comparison)
+        used |= condition.inputs
+    return found if used.issuperset(assigned) else None
+
+
+def _nesting(rule: LoweredRule, compared: Sequence[Compared], root: int) -> Nesting | None:
+    """Return a nesting that begins with an atom, if there is one."""
+    parents = next(_parents(rule, compared, {root: -1}), None)
+    if parents is None:
+        return None
+    sequence: list[int] = []
+
+    def follow(place: int) -> None:
+        sequence.append(place)
+        for other, parent in parents.items():
+            if parent == place:
+                follow(other)
+
+    follow(root)
+    atoms = [NestedAtom(root, -1, None)]
+    for place in sequence[1:]:
+        parent = parents[place]
+        read = _read(rule, compared, parent, place)
+        atoms.append(NestedAtom(place, sequence.index(parent), read))
+    return tuple(atoms)
+
+
+def _parents(
+    rule: LoweredRule, compared: Sequence[Compared], chosen: dict[int, int]
+) -> Iterator[dict[int, int]]:
+    """Yield the ways to complete a choice of parents, by place."""
+    if len(chosen) == len(rule.atoms):
+        yield chosen
+        return
+    known = frozenset().union(*(rule.atoms[place].slots for place in chosen))
+    for place, atom in enumerate(rule.atoms):
+        if place in chosen:
+            continue
+        partners = {p for c in compared for p in _other(c, place) if p in chosen}
+        for parent in chosen:
+            has_all = partners <= {parent} and atom.slots & known <= rule.atoms[parent].slots
+            if has_all and _read(rule, compared, parent, place) is not None:
+                yield from _parents(rule, compared, {**chosen, place: parent})
+
+
+def _other(comparison: Compared, place: int) -> tuple[int, ...]:
+    """Return the other atom of a comparison, if it is one of an atom."""
+    places = (comparison.left.place, comparison.right.place)
+    return tuple(other for other in places if other != place) if place in places else ()
+
+
+def _read(
+    rule: LoweredRule, compared: Sequence[Compared], parent: int, place: int
+) -> RangeRead | None:
+    between = [c for c in compared if {c.left.place, c.right.place} == {parent, place}]
+    if between:
+        return range_read(rule.atoms, between, parent, place)
+    # Equalities alone: the last one is written as two bounds.
+    own, other = rule.atoms[parent], rule.atoms[place]
+    keys = [
+        (own.args.index(slot), column)
+        for column, slot in enumerate(other.args)
+        if slot is not None and slot in own.slots
+    ]
+    if not keys:
+        return None
+    *keys, (column, bounded) = keys
+    bounds = tuple(RangeBound(op, column, 0) for op in (Comparison.GE, Comparison.LE))
+    return RangeRead(other.relation, tuple(keys), bounded, bounds)
