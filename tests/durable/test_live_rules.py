@@ -11,7 +11,7 @@ import tidelog
 from tests.generators.programs import check_cases
 from tests.maintain.changing_rules import ReopenedRules
 from tests.maintain.shapes import kernel_case
-from tests.samples import sample
+from tests.samples import sample, until
 from tests.seeds import case_seeds
 from tidelog.database.database import kernel_of
 from tidelog.engine.kernel import KernelEngine
@@ -144,17 +144,14 @@ def test_a_kill_during_a_change_of_the_program(tmp_path: Path) -> None:
 CASES = sample(2, 100)
 
 
-def test_random_rules_in_durable_databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("virtual", [False, True])
+def test_random_rules_in_durable_databases(
+    virtual: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
-    comparison = ReopenedRules(tmp_path)
-    check_cases(case_seeds(CASES, offset=71_000), comparison.check, kernel_case)
-    print(dict(comparison.seen))
-    assert comparison.seen["opened"] > 0
-
-
-def test_random_rules_with_virtual_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_MOST_STATES", 40)
-    comparison = ReopenedRules(tmp_path, virtual=True)
-    check_cases(case_seeds(CASES, offset=72_000), comparison.check, kernel_case)
+    comparison = ReopenedRules(tmp_path, virtual=virtual)
+    seeds = case_seeds(20 * CASES, offset=72_000 if virtual else 71_000)
+    for i in until(lambda: comparison.seen["opened"] > 0, least=CASES, most=len(seeds)):
+        check_cases(seeds[i : i + 1], comparison.check, kernel_case)
     print(dict(comparison.seen))
     assert comparison.seen["opened"] > 0
