@@ -394,7 +394,9 @@ class Migrations:
 def test_random_programs_that_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
     migrations = Migrations(tmp_path)
-    check_cases(case_seeds(MIGRATIONS, offset=3_000), migrations.check, random_case)
+    seeds = case_seeds(20 * MIGRATIONS, offset=3_000)
+    for i in until(lambda: migrations.migrated > 0, least=MIGRATIONS, most=len(seeds)):
+        check_cases(seeds[i : i + 1], migrations.check, random_case)
     print(migrations.migrated, migrations.refused, migrations.virtual)
     assert migrations.migrated > 0
 
@@ -480,4 +482,27 @@ def test_a_virtual_view_has_values_that_nothing_else_has(tmp_path: Path) -> None
     placement = ShardedPlacement(program, tmp_path, made.grid.sides, 10)
     placement.apply(EpochChanges({"a": {("one",), ("three",)}}))
     assert placement.rows("b") == {("one", 3), ("three", 5)}
+    placement.close()
+
+
+def test_files_follow_the_shards_that_changed(tmp_path: Path) -> None:
+    """Of 64 shards, an epoch of one key touches those with the key."""
+    program = Program.parse(
+        ".decl a(k: number, x: number)\n.decl b(k: number)\n.decl v(k: number, n: number)\n"
+        "v(k, n) :- b(k), n = count : { a(k, _) }.\n"
+    )
+    placement = ShardedPlacement(program, tmp_path, (64,), 10, ["v"])
+    keys = range(500)
+    placement.apply(EpochChanges({"a": {(k, k) for k in keys}, "b": {(k,) for k in keys}}))
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    shard_task.forget()
+    placement.apply(EpochChanges({"a": {(7, 8)}}, {"b": {(9,)}}))
+    new = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    new -= {path.relative_to(tmp_path) for path in before}
+    records = [path for path in new if path.parts[0] == "shards"]
+    changes = [path for path in new if path.parts[0] == "changes"]
+    assert (len(records), len(changes)) == (2, 2)
+    assert len(new) == 5  # and the file that commits the epoch
+    assert len(shard_task._kept) == 2  # no other shard was opened
+    assert placement.rows("v") == {(k, 1 + (k == 7)) for k in keys if k != 9}
     placement.close()

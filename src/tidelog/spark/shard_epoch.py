@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from tidelog.logic.program import Program
     from tidelog.sharding.cells import Cells
     from tidelog.sharding.router import Router
-    from tidelog.sharding.shard_state import Shard, ShardDone
+    from tidelog.sharding.shard_state import Shard, ShardDone, ShardRef
     from tidelog.store.codec import Codec
 
 SCHEMA = "shard int, head string"
@@ -228,11 +228,7 @@ class _CellInput:
         self.router = cells.routers[stage]
         self.program = cells.layout.programs[stage]
         self.own_program = program_of(state.program, state.program_name, state.sides, self.cell)
-        own = {
-            at: check
-            for at, check in enumerate(work.checks)
-            if cells.layout.home[check.relation] == stage
-        }
+        own = _own_checks(work)
         self.retention = ShardRetention(own, work.newest, came.newest)
         self.shard = None if state.refs is None else opened(state, self.cell)
         """The shard; None if it has no state yet."""
@@ -288,9 +284,26 @@ def error_in(work: EpochWork, shard: int, came: Arrived) -> DataError | None:
         drop((work.state.identity, work.cells.cell(work.stage, shard)))
 
 
+def _own_checks(work: EpochWork) -> dict[int, SourceCheck]:
+    """Return the sources whose relations are given in the stage, by number."""
+    home = work.cells.layout.home
+    checks = enumerate(work.checks)
+    return {number: check for number, check in checks if home[check.relation] == work.stage}
+
+
+def _is_untouched(work: EpochWork, came: Arrived) -> bool:
+    """Return whether nothing can change in a cell. Then it is not even opened."""
+    if work.state.refs is None or came.tables or came.newest:
+        return False
+    return all(check.mode != "snapshot" for check in _own_checks(work).values())
+
+
 def _done_in(work: EpochWork, number: int, came: Arrived) -> CellDone:
-    state, cells = work.state, work.cells
-    home = cells.layout.home
+    cell = work.cells.cell(work.stage, number)
+    if _is_untouched(work, came):
+        assert work.state.refs is not None
+        retention = ShardRetention(_own_checks(work), work.newest, {})
+        return _finished(work, number, came, retention, work.state.refs[cell])
     epoch = _CellInput(work, number, came)
     try:
         shard, done = epoch.applied(work)
@@ -299,18 +312,63 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> CellDone:
         if not work.finds_failing or work.stage:
             raise
         found = epoch.search.find(error)
-        drop((state.identity, epoch.cell))
-        folder = Path(state.folder)
+        drop((work.state.identity, cell))
+        folder = Path(work.state.folder)
         failing = write_failing(folder, work.epoch, number, epoch.program, found)
         return _passed_on(work, number, came, {"failing": failing})
-    keep(state, epoch.cell, shard)
+    keep(work.state, cell, shard)
+    return _finished(work, number, came, epoch.retention, done.ref, (shard, done))
+
+
+def _finished(
+    work: EpochWork,
+    number: int,
+    came: Arrived,
+    retention: ShardRetention,
+    ref: ShardRef,
+    done: tuple[Shard, ShardDone] | None = None,
+) -> CellDone:
+    """Return what a cell has done: its answer, with the files that it has written."""
+    before = came.answer
+    given, views, rows = _seen(work, number, came, done)
+    if came.bad:
+        from tidelog.spark.checking import BadRow
+        from tidelog.spark.quarantine import Quarantine
+
+        bad = {name: [BadRow(**row) for row in rows] for name, rows in came.bad.items()}
+        cell = work.cells.cell(work.stage, number)
+        Quarantine(Path(work.quarantine)).write_part(work.epoch, cell, bad)
+    is_new = done is not None and done[1].bootstrapped
+    answer = {
+        "refs": [*before.get("refs", ()), ref.as_data()],
+        "given": given,
+        "bootstrapped": before.get("bootstrapped", False) or is_new,
+        "views": views,
+        "received": {**before.get("received", {}), **came.received},
+        "bad": {**before.get("bad", {}), **{name: len(bad) for name, bad in came.bad.items()}},
+        "newest": {**before.get("newest", {}), **retention.newest},
+        "late": {**before.get("late", {}), **retention.late},
+    }
+    if done is not None and work.stage < work.cells.stages - 1:
+        done[0].sync()  # later stages have the answer
+    return _passed_on(work, number, came, answer, done, rows)
+
+
+def _seen(
+    work: EpochWork, number: int, came: Arrived, did: tuple[Shard, ShardDone] | None
+) -> tuple[list[int], dict[str, Any], pa.Table | None]:
+    """Return the numbers of given rows, the changes of views, and those that Spark is to write."""
+    cells, home = work.cells, work.cells.layout.home
     given = list(came.answer.get("given", (0, 0)))
+    views: dict[str, Any] = dict(came.answer.get("views", {}))
+    rows = None
+    if did is None:
+        return given, views, rows
+    shard, done = did
     for name, (inserted, deleted) in done.given.items():
         own = home.get(name) == work.stage and not is_hidden(name)
         if own and cells.is_shown_in(name, number):
             given = [given[0] + inserted, given[1] + deleted]
-    views: dict[str, Any] = dict(came.answer.get("views", {}))
-    rows = None
     for name in work.watched:
         own = home[name] == work.stage and name in done.changes
         if own and cells.is_shown_in(name, number):
@@ -319,28 +377,9 @@ def _done_in(work: EpochWork, number: int, came: Arrived) -> CellDone:
                 rows = table
                 views[name] = "", table.num_rows  # the driver will know the file
             else:
-                file = write_changes(state, work.epoch, number, table)
+                file = write_changes(work.state, work.epoch, number, table)
                 views[name] = file, table.num_rows
-    if came.bad:
-        from tidelog.spark.checking import BadRow
-        from tidelog.spark.quarantine import Quarantine
-
-        bad = {name: [BadRow(**row) for row in rows] for name, rows in came.bad.items()}
-        Quarantine(Path(work.quarantine)).write_part(work.epoch, epoch.cell, bad)
-    before = came.answer
-    answer = {
-        "refs": [*before.get("refs", ()), done.ref.as_data()],
-        "given": given,
-        "bootstrapped": before.get("bootstrapped", False) or done.bootstrapped,
-        "views": views,
-        "received": {**before.get("received", {}), **came.received},
-        "bad": {**before.get("bad", {}), **{name: len(bad) for name, bad in came.bad.items()}},
-        "newest": {**before.get("newest", {}), **epoch.retention.newest},
-        "late": {**before.get("late", {}), **epoch.retention.late},
-    }
-    if work.stage < cells.stages - 1:
-        shard.sync()  # later stages have the answer
-    return _passed_on(work, number, came, answer, (shard, done), rows)
+    return given, views, rows
 
 
 def _encoded(
