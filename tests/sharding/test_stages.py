@@ -1,4 +1,4 @@
-"""How programs of known shape are cut into stages, and what shares of large relations shards have."""
+"""How programs of known shape are cut into stages, and the shares of large relations in shards."""
 
 from __future__ import annotations
 
