@@ -173,7 +173,7 @@ SUITE = Suite(
             for placement in PLACEMENTS
             for format in FORMATS
         ),
-        sharded.CASE,
+        *sharded.CASES,
         *spark_kafka.CASES,
         spark_delta.CASE,
     ),
