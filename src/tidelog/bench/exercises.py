@@ -102,18 +102,25 @@ EXERCISES = (
         ),
         lookups={"sides": (2**63 + 1,)},
     ),
-    # So many small epochs that their runs are merged. With a maximum none is run in one call.
+    # So many small epochs that their runs are merged. With a set none is run in one call.
     Exercise(
         "small epochs",
         """
         .decl left(x: number, y: number)
         .decl right(y: number, x: number)
         right(y, x) :- left(x, y).
-        .decl most(x: number)
-        most(x) :- x = max y : { left(y, _) }.
+        .decl all(x: set(number))
+        all(x) :- x = setof y : { left(y, _) }.
         """,
         {"left": [(1, 1)]},
         tuple(({"left": [(i, 2 * i)]}, {}) for i in range(2, 14)),
+    ),
+    # Rows that expire.
+    Exercise(
+        "old rows",
+        ".decl event(x: number, at: number) .retain event(at, 5)",
+        {"event": [(1, 1), (2, 2)]},
+        (({"event": [(3, 9)]}, {}),),
     ),
     # A recursion that is not linear: its levels are repaired one by one.
     Exercise(
