@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,9 @@ def run(folder: Folder, master: str, kill: Any) -> None:
     print("nothing is lost")
 
 
-def standalone(folder: Folder) -> None:
-    """Start a master and two workers, each with a core, and run there."""
+@contextmanager
+def standalone(folder: Path) -> Iterator[str]:
+    """Give the address of a master with two workers, each with a core, for a block."""
     import socket
 
     import pyspark
@@ -141,24 +143,24 @@ def standalone(folder: Folder) -> None:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(words: list[str], name: str) -> None:
-        log = (folder.path / f"{name}.log").open("wb")
-        started.append(
-            subprocess.Popen(
-                [str(home / "bin" / "spark-class"), *words],
-                env=environment,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+        with (folder / f"{name}.log").open("wb") as log:
+            started.append(
+                subprocess.Popen(
+                    [str(home / "bin" / "spark-class"), *words],
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
             )
-        )
 
     try:
         start(parts, "master")
         for name in ("worker-a", "worker-b"):
-            start([*worker, *common, "--work-dir", str(folder.path / name)], name)
+            start([*worker, *common, "--work-dir", str(folder / name)], name)
         for name in ("worker-a", "worker-b"):
-            wait_for(folder.path / f"{name}.log", "Successfully registered with master")
-        run(folder, master, kill_worker)
+            wait_for(folder / f"{name}.log", "Successfully registered with master")
+        yield master
     finally:
         for process in started:
             with suppress(ProcessLookupError):
@@ -175,4 +177,5 @@ def wait_for(log: Path, words: str) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    standalone(Folder(Path(sys.argv[1])))
+    with standalone(Path(sys.argv[1])) as master:
+        run(Folder(Path(sys.argv[1])), master, kill_worker)

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 import tidelog
 from tests.samples import sample
+from tests.spark.clustering import standalone
 from tests.spark.piping import PROGRAM
 
 pytestmark = pytest.mark.sampled(1)
@@ -111,3 +113,27 @@ def test_what_tidelog_is_told_counts_most(roads: Path, keys: dict[str, str]) -> 
         "SPARK_REMOTE": "sc://nowhere.invalid",
     }
     assert run(roads, [sys.executable], environment, keys)["master"] == "local[1, 2]"
+
+
+def test_spark_submit_on_a_cluster(roads: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line of Tidelog as an application, with both shards on other processes."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(tidelog.__file__).parents[1]))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("ROADS_SECRET", "open sesame")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(roads / "conf"))
+    (roads / "tide.py").write_text("from tidelog.cli.main import main\n\nmain()\n")
+    sink = '[[sink]]\nview = "reach"\nformat = "parquet"\npath = "out/reach"\n'
+    (roads / "roads.toml").write_text(f"{FILE}\n{sink}")
+    with standalone(roads) as master:
+        done = subprocess.run(
+            [
+                str(SUBMIT), "--master", master, "--conf", "spark.driver.host=127.0.0.1",
+                "--conf", "spark.executor.memory=512m", "tide.py",
+                "pipeline", "run", "roads.toml", "--placement", "sharded", "--once",
+            ],
+            capture_output=True, text=True, check=False, timeout=600, cwd=roads,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(roads / "out" / "reach").num_rows == 3
+    log = (roads / "worker-a.log").read_text() + (roads / "worker-b.log").read_text()
+    assert "Launching executor" in log or "Asked to launch executor" in log

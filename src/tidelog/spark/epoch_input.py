@@ -115,7 +115,7 @@ class EpochInput:
         known: dict[str, SourceFile] = {}
         for _, batch in self.batches:
             for rank, own in enumerate(batch.files):
-                known[plain_path(own.path)] = SourceFile(rank, own.name)
+                known[own.path] = SourceFile(rank, own.name)
         if not known:
             return {}
         frames = [p.part.frame for p in self.parts if p.part.frame is not None]

@@ -46,7 +46,7 @@ class File:
 
 def spark_path(path: str) -> str:
     """Return a path for Spark, with characters of glob patterns escaped."""
-    return path if "://" in path else path.translate(_GLOB)
+    return path.translate(_GLOB)
 
 
 def is_local(path: str) -> bool:
@@ -132,7 +132,7 @@ def plain_path(address: str) -> str:
 def csv_header(file: File, options: Mapping[str, str], spark: Any) -> list[str]:
     """Return the names in the first line of a CSV file."""
     if not is_local(file.path):
-        names: list[str] = spark.read.options(**options).csv(file.path).columns
+        names: list[str] = spark.read.options(**options).csv(file.spark_path).columns
         return names
     path = Path(plain_path(file.path))
     opened = gzip.open if path.suffix == ".gz" else open

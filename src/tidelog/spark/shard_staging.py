@@ -43,10 +43,12 @@ class Staged:
         self._folder = folder / STAGED / secrets.token_hex(8)
         self.answers = self._folder / "answers"
         self.answers.mkdir(parents=True)
+        # What Spark's committer would make. Hadoop starts the program `chmod` for each new folder.
+        (self._folder / "rows" / "_temporary" / "0" / "_temporary").mkdir(parents=True)
 
     def write(self, frame: Any) -> None:
         """Have Spark write the rows that tasks return."""
-        writer = frame.write.mode("error").options(**_options(frame.schema))
+        writer = frame.write.mode("append").options(**_options(frame.schema))
         writer.parquet((self._folder / "rows").as_uri())
 
     def read(self, shards: int) -> list[tuple[int, dict[str, Any]]]:

@@ -170,7 +170,7 @@ class FileSource(PipelineSource):
                 raise DataError(
                     f"source `{self.name}`: cannot read `{plain_path(address)}`: {error.strerror}"
                 ) from None
-        return File(below(address, self.spec.path), address, 0, 0.0)
+        return File(below(address, self.spec.path), plain_path(address), 0, 0.0)
 
     def _part(self, files: list[File], spark: Any) -> Part:
         return self.shaped(self._frame(files, spark), files=True, where=files[0].path)
