@@ -59,6 +59,12 @@ class Asking:
             except tidelog.ProgramError:
                 self.seen["not every alternative binds all"] += 1
                 continue
+            except tidelog.DataError:
+                self.seen["questions that fail"] += 1
+                for queries in (kernel.queries, on_demand):
+                    with pytest.raises(tidelog.DataError):
+                        queries.ask(text)
+                continue
             self.seen["questions"] += 1
             assert list(kernel.query(text).reader.rows()) == expected, f"stored: {text}"
             assert list(on_demand.ask(text).reader.rows()) == expected, f"on demand: {text}"
@@ -203,3 +209,36 @@ def test_an_error_shows_the_question_that_failed() -> None:
     assert list(db.query('edge("a", _), k = sum n : { age("b", n) }')) == [(0,)]
     with pytest.raises(tidelog.EvaluationError, match=r'edge."x", _., k = sum n . 2'):
         db.query('edge("x", _), k = sum n * 2 : { age("d", n) }')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'edge("a", _), k = sum n : { age(_, n) }',
+        "edge(x, _), k = sum n : { age(_, n) }",
+        "k = sum n : { age(_, n) }",
+        'edge("never seen", _), k = sum n : { age(_, n) }',
+        'edge("a", x), k = sum n : { age(x, n) }',
+        'edge("x", y), k = sum n : { age("b", n) }, m = 10 / k',
+        "edge(x, _), k = sum n : { age(_, n) }, j = sum n + 1 : { age(_, n) }, k < 7, 1 = 2 - j",
+        "edge(x, _), k = sum 6 / n : { age(_, n) }",
+        'edge(x, _), k = sum 6 / n : { age(_, n) }, x = "never seen"',
+        "edge(x, _), k = sum n : { age(_, n) }, c = count : { edge(x, _) }, c > 1",
+        "edge(x, _), k = sum n : { age(_, n) } ; edge(x, _), k = 1",
+    ],
+)
+def test_an_aggregate_without_a_value_is_an_error_unless_it_is_excused(text: str) -> None:
+    program = Program.parse(REACH)
+    facts = {"edge": EDGES, "age": [("b", 0), ("d", 2**63 - 1), ("e", 5)]}
+    kernel, reference = KernelEngine(program, facts), ReferenceEngine(program, facts)
+    try:
+        expected = list(reference.query(text).reader.rows())
+    except tidelog.EvaluationError as error:
+        for _ in range(2):
+            with pytest.raises(tidelog.EvaluationError) as met:
+                kernel.query(text)
+            assert met.value.reason == error.reason
+            assert met.value.rule == error.rule
+            assert not any(name.startswith("?") for name in met.value.values)
+    else:
+        assert list(kernel.query(text).reader.rows()) == expected
