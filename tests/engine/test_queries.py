@@ -14,12 +14,14 @@ from tests.generators.programs import RandomCase, check_cases, literal
 from tests.maintain.shapes import kernel_case
 from tests.samples import sample
 from tests.seeds import seed_blocks
+from tidelog.database.core import Options
+from tidelog.database.database import open_database
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.queries import Queries
 from tidelog.engine.reference_engine import ReferenceEngine
 from tidelog.logic.program import Program, Relation
 from tidelog.plan import order
-from tidelog.plan.demand import DemandProgram, bound_by_recursion
+from tidelog.plan.demand import bound_by_recursion
 from tidelog.plan.question import LoweredQuestion
 from tidelog.values.types import Row
 
@@ -189,7 +191,7 @@ def test_one_plan_for_other_constants(
     plans = []
     planned = LoweredQuestion.program
 
-    def noted(self: LoweredQuestion, *args: Any) -> DemandProgram:
+    def noted(self: LoweredQuestion, *args: Any) -> Any:
         plans.append(self)
         return planned(self, *args)
 
@@ -242,3 +244,28 @@ def test_an_aggregate_without_a_value_is_an_error_unless_it_is_excused(text: str
             assert not any(name.startswith("?") for name in met.value.values)
     else:
         assert list(kernel.query(text).reader.rows()) == expected
+
+
+def test_only_groups_that_are_asked_for_can_be_errors() -> None:
+    text = """
+        .decl age(who: symbol, years: number)
+        .decl person(who: symbol)
+        .decl excused(who: symbol)
+        .decl total(who: symbol, years: number)
+        .decl other(who: symbol, years: number)
+        total(x, k) :- person(x), k = sum n : { age(x, n) }, !excused(x).
+        other(x, k + 1) :- total(x, k), x != "a".
+    """
+    facts = {
+        "age": [("a", 1), ("b", 2**63 - 1), ("b", 5), ("c", 2**63 - 1), ("c", 5)],
+        "person": [("a",), ("b",), ("c",)],
+        "excused": [("c",)],
+    }
+    db = open_database(text, Options(on_demand=True), facts)
+    assert list(db.query('total("a", k)')) == [(1,)]
+    assert list(db.query('total("c", k)')) == []
+    assert list(db.query('other("a", k) ; other("c", k)')) == []
+    for question in ("total(x, k)", 'total("b", k)', 'x = "b", other(x, k)', "other(_, k)"):
+        with pytest.raises(tidelog.EvaluationError, match="the sum of 2 values overflows"):
+            db.query(question)
+    assert list(db.query('total("a", k)')) == [(1,)]

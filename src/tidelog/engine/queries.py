@@ -21,7 +21,7 @@ from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program, Relation
 from tidelog.logic.query import ANSWERS, Query, QueryChecker
 from tidelog.maintain.tables import Tables
-from tidelog.plan.demand import Definition, definitions
+from tidelog.plan.demand import Definition, definitions, judged_failures
 from tidelog.plan.question import LoweredQuestion, given_name, lowered_question, selection
 from tidelog.store.catalog import Catalog
 from tidelog.store.domain import Domain, DomainOverflow
@@ -60,11 +60,12 @@ class _Plan:
     """How questions of one shape are answered."""
 
     tables: Tables
-    question: LoweredQuestion
+    errors: Mapping[str, str]
+    """For each relation of errors: that of the failures which they are."""
 
     def raise_error(self) -> None:
         """Raise the error of a failure that nothing excuses, if there is one."""
-        for name, failed in self.question.errors.items():
+        for name, failed in self.errors.items():
             relation = self.tables.relation(name)
             rows = relation.rows()
             if rows.shape[1]:
@@ -74,8 +75,8 @@ class _Plan:
         for relation, failure in self.tables.catalog.failures.items():
             if relation.startswith(f"{failed}?"):
                 return failure(row)
-        rule = next(rule for rule in self.question.rules if rule.head.relation == name)
-        reason = "a computation fails, and no other condition of the question is false"
+        rule = self.tables.rules_of(name)[0]
+        reason = "a computation fails, and no other condition is false"
         return EvaluationError(reason, rule.text, rule.span, {})
 
 
@@ -88,6 +89,7 @@ class Queries:
         self._program, self._catalog = program, catalog
         self._checker = QueryChecker(program)
         self._defined: Mapping[str, Definition] = definitions(catalog.lowered, is_stored)
+        self._judged = judged_failures(catalog.lowered)
         self._texts = Recent[tuple[Query, LoweredQuestion, str]](_MOST_TEXTS)
         self._plans = Recent[_Plan](_MOST_PLANS)
 
@@ -142,8 +144,10 @@ class Queries:
 
     def _planned(self, question: LoweredQuestion) -> _Plan:
         catalog = self._catalog
-        program = question.program(self._defined, catalog.types, catalog.stats)
-        return _Plan(Tables(catalog, program, Version.NEW), question)
+        program, errors = question.program(
+            self._defined, catalog.types, catalog.stats, self._judged
+        )
+        return _Plan(Tables(catalog, program, Version.NEW), errors)
 
     def _given(self, tables: Tables, place: int, values: Row) -> Words:
         """Return the constants of a rule as a row of its relation."""

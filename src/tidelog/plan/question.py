@@ -12,7 +12,7 @@ Its rules are lowered like any others, with three differences:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from tidelog.plan.demand import (
     with_unit,
 )
 from tidelog.plan.lower import lower
-from tidelog.plan.lowered import Aggregation, Lowered
+from tidelog.plan.lowered import Aggregation, Layer, Lowered
 from tidelog.plan.order import Stats
 from tidelog.values.types import Type
 
@@ -81,10 +81,12 @@ class LoweredQuestion:
         defined: Mapping[str, Definition],
         types: Callable[[str], tuple[Type, ...]],
         stats: Callable[[str], Stats],
-    ) -> DemandProgram:
-        """Return the demand program of the query.
+        judged: Iterable[Layer] = (),
+    ) -> tuple[DemandProgram, Mapping[str, str]]:
+        """Return the demand program of the query, and its relations of errors.
 
-        `defined` are the relations of the program that are not stored.
+        `defined` are the relations of the program that are not stored, `judged` says which of
+        their failures are errors.
         """
         first = unit_after(defined.values())
         own = {name: replace(d, unit=first + d.unit) for name, d in self.defined.items()}
@@ -100,7 +102,8 @@ class LoweredQuestion:
         last = max(first, unit_after(own.values()))
         for rule in self.rules:
             rewriting.add_question(rule, last)
-        return rewriting.program()
+        errors = {**self.errors, **rewriting.add_errors(judged, last)}
+        return rewriting.program(), errors
 
 
 def given_name(place: int) -> str:
