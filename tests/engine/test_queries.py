@@ -14,12 +14,14 @@ from tests.generators.programs import RandomCase, check_cases, literal
 from tests.maintain.shapes import kernel_case
 from tests.samples import sample
 from tests.seeds import seed_blocks
+from tidelog.database.core import Options
+from tidelog.database.database import open_database
 from tidelog.engine.kernel import KernelEngine
 from tidelog.engine.queries import Queries
 from tidelog.engine.reference_engine import ReferenceEngine
 from tidelog.logic.program import Program, Relation
 from tidelog.plan import order
-from tidelog.plan.demand import DemandProgram, bound_by_recursion
+from tidelog.plan.demand import bound_by_recursion
 from tidelog.plan.question import LoweredQuestion
 from tidelog.values.types import Row
 
@@ -58,6 +60,12 @@ class Asking:
                 expected = list(reference.query(text).reader.rows())
             except tidelog.ProgramError:
                 self.seen["not every alternative binds all"] += 1
+                continue
+            except tidelog.DataError:
+                self.seen["questions that fail"] += 1
+                for queries in (kernel.queries, on_demand):
+                    with pytest.raises(tidelog.DataError):
+                        queries.ask(text)
                 continue
             self.seen["questions"] += 1
             assert list(kernel.query(text).reader.rows()) == expected, f"stored: {text}"
@@ -183,7 +191,7 @@ def test_one_plan_for_other_constants(
     plans = []
     planned = LoweredQuestion.program
 
-    def noted(self: LoweredQuestion, *args: Any) -> DemandProgram:
+    def noted(self: LoweredQuestion, *args: Any) -> Any:
         plans.append(self)
         return planned(self, *args)
 
@@ -228,3 +236,61 @@ def test_pairs_that_no_aggregate_stores_are_found_on_demand() -> None:
     assert list(on_demand.ask("above(2, n, t)").reader.rows()) == [(0, 0)]
     assert list(on_demand.ask("next(1, x, y)").reader.rows()) == [(2, 4), (5, 9)]
     assert list(on_demand.ask("next(k, 3, y)").reader.rows()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'edge("a", _), k = sum n : { age(_, n) }',
+        "edge(x, _), k = sum n : { age(_, n) }",
+        "k = sum n : { age(_, n) }",
+        'edge("never seen", _), k = sum n : { age(_, n) }',
+        'edge("a", x), k = sum n : { age(x, n) }',
+        'edge("x", y), k = sum n : { age("b", n) }, m = 10 / k',
+        "edge(x, _), k = sum n : { age(_, n) }, j = sum n + 1 : { age(_, n) }, k < 7, 1 = 2 - j",
+        "edge(x, _), k = sum 6 / n : { age(_, n) }",
+        'edge(x, _), k = sum 6 / n : { age(_, n) }, x = "never seen"',
+        "edge(x, _), k = sum n : { age(_, n) }, c = count : { edge(x, _) }, c > 1",
+        "edge(x, _), k = sum n : { age(_, n) } ; edge(x, _), k = 1",
+    ],
+)
+def test_an_aggregate_without_a_value_is_an_error_unless_it_is_excused(text: str) -> None:
+    program = Program.parse(REACH)
+    facts = {"edge": EDGES, "age": [("b", 0), ("d", 2**63 - 1), ("e", 5)]}
+    kernel, reference = KernelEngine(program, facts), ReferenceEngine(program, facts)
+    try:
+        expected = list(reference.query(text).reader.rows())
+    except tidelog.EvaluationError as error:
+        for _ in range(2):
+            with pytest.raises(tidelog.EvaluationError) as met:
+                kernel.query(text)
+            assert met.value.reason == error.reason
+            assert met.value.rule == error.rule
+            assert not any(name.startswith("?") for name in met.value.values)
+    else:
+        assert list(kernel.query(text).reader.rows()) == expected
+
+
+def test_only_groups_that_are_asked_for_can_be_errors() -> None:
+    text = """
+        .decl age(who: symbol, years: number)
+        .decl person(who: symbol)
+        .decl excused(who: symbol)
+        .decl total(who: symbol, years: number)
+        .decl other(who: symbol, years: number)
+        total(x, k) :- person(x), k = sum n : { age(x, n) }, !excused(x).
+        other(x, k + 1) :- total(x, k), x != "a".
+    """
+    facts = {
+        "age": [("a", 1), ("b", 2**63 - 1), ("b", 5), ("c", 2**63 - 1), ("c", 5)],
+        "person": [("a",), ("b",), ("c",)],
+        "excused": [("c",)],
+    }
+    db = open_database(text, Options(on_demand=True), facts)
+    assert list(db.query('total("a", k)')) == [(1,)]
+    assert list(db.query('total("c", k)')) == []
+    assert list(db.query('other("a", k) ; other("c", k)')) == []
+    for question in ("total(x, k)", 'total("b", k)', 'x = "b", other(x, k)', "other(_, k)"):
+        with pytest.raises(tidelog.EvaluationError, match="the sum of 2 values overflows"):
+            db.query(question)
+    assert list(db.query('total("a", k)')) == [(1,)]

@@ -5,7 +5,8 @@ and the rows of its premises as facts. The reference engine must derive exactly 
 that the rule negates or aggregates have all their rows.
 
 Proofs are found with parts of the reference engine. So the kernel, which shares no code with it,
-evaluates some steps of each rule, too.
+evaluates some steps of each rule, too. And the rows of each step are compared with the atoms of its
+rule by substitution, which needs no engine at all.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tidelog.proof.gaps import (
     RowHeld,
     WhyNot,
 )
-from tidelog.proof.tree import Absence, Proof
+from tidelog.proof.tree import Absence, AggregateTaken, ConditionHeld, Premise, Proof
 from tidelog.proof.words import AnyValue
 from tidelog.reference import evaluate
 from tidelog.values.types import Row
@@ -78,6 +79,7 @@ class ProofChecker:
         for step in proof.steps:
             if isinstance(step, Absence):
                 assert not self._matching(step.relation, step.pattern), step
+        _check_substitution(proof)
         facts: dict[str, set[Row]] = {}
         for child in proof.children:
             facts.setdefault(child.relation, set()).add(child.row)
@@ -167,6 +169,68 @@ class ProofChecker:
                 derived = self.derived(gap.rule, gap.values, self._rows)
                 assert not any(_matches(made, row) for made in derived)
         assert str(found).startswith(found.text)
+
+
+def _check_substitution(proof: Proof) -> None:
+    """Assert that the atoms of a rule, with the values of its variables, are the rows of a step."""
+    assert proof.rule is not None
+    values = dict(proof.values)
+    assert _is_instance(proof.rule.head.args, proof.row, values), proof.text
+    for literal, step in zip(proof.rule.body, proof.steps, strict=True):
+        match literal, step:
+            case p.Atom(relation, args, negated=False), Premise(child):
+                assert child.relation == relation
+                assert _is_instance(args, child.row, values), child.text
+            case p.Atom(relation, args, negated=True), Absence(name, pattern):
+                assert name == relation
+                for arg, part in zip(args, pattern, strict=True):
+                    known = isinstance(arg, p.Var) and arg.name in values
+                    assert part == values[arg.name] if known else True  # type: ignore[union-attr]
+            case p.Compare(), ConditionHeld():
+                assert _holds(literal, values) is not False, step.with_values
+            case p.Reduce(op="count", target=None), AggregateTaken():
+                assert step.value == step.size
+            case p.Reduce(), AggregateTaken():
+                pass
+            case p.Test() | p.Generate(), ConditionHeld():
+                pass
+            case _:
+                raise AssertionError(f"{step} does not belong to {literal}")
+
+
+def _is_instance(args: Sequence[p.Term], row: Row, values: Mapping[str, Any]) -> bool:
+    """Return whether arguments have these values; what is computed may have any."""
+    for arg, value in zip(args, row, strict=True):
+        match arg:
+            case p.Var(name) if name in values and not _is_same(values[name], value):
+                return False
+            case p.Const(known) if not _is_same(known, value):
+                return False
+            case p.MakeRecord(parts) if value is None or not _is_instance(parts, value, values):
+                return False
+    return True
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one == other) or repr(one) == repr(other)  # NaN is not equal to itself
+
+
+def _holds(condition: p.Compare, values: Mapping[str, Any]) -> bool | None:
+    """Return whether two plain numbers compare as they should; None for anything else."""
+    sides = []
+    for side in (condition.left, condition.right):
+        match side:
+            case p.Var(name) if type(values.get(name)) is int:
+                sides.append(values[name])
+            case p.Const(value) if type(value) is int:
+                sides.append(value)
+            case _:
+                return None
+    left, right = sides
+    return {
+        "=": left == right, "!=": left != right, "<": left < right, "<=": left <= right,
+        ">": left > right, ">=": left >= right,
+    }[condition.op.value]  # fmt: skip
 
 
 def _terms(body: Iterable[p.Literal]) -> list[p.Term]:

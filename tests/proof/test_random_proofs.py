@@ -13,6 +13,7 @@ from tests.generators.grouped_recursion import FAILING, REGISTERED, grouped_case
 from tests.generators.inequality_joins import inequality_case
 from tests.generators.programs import RandomCase, check_cases
 from tests.maintain.shapes import kernel_case
+from tests.maintain.test_virtual import virtual_case
 from tests.proof.checking import ProofChecker
 from tests.samples import sample
 from tests.seeds import case_seeds, seed_blocks
@@ -105,6 +106,23 @@ def hasty_planner(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_random_programs(seeds: range) -> None:
     proving = _Proving()
     check_cases(seeds, proving.check, kernel_case)
+    print(dict(proving.seen))
+    assert proving.seen["proofs"] >= len(seeds)
+    assert proving.seen["missing"] >= len(seeds)
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=172_000))
+def test_views_that_are_not_stored(seeds: range) -> None:
+    proving = _Proving()
+
+    def check(case: RandomCase) -> None:
+        try:
+            proving.check(case)
+        except tidelog.ProgramError as error:
+            assert "cannot be virtual" in str(error)
+            proving.seen["refused"] += 1
+
+    check_cases(seeds, check, virtual_case)
     print(dict(proving.seen))
     assert proving.seen["proofs"] >= len(seeds)
     assert proving.seen["missing"] >= len(seeds)

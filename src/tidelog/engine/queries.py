@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidelog.engine.protocol import Answer
 from tidelog.engine.stored_reads import StoredReader
+from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program, Relation
 from tidelog.logic.query import ANSWERS, Query, QueryChecker
 from tidelog.maintain.tables import Tables
-from tidelog.plan.demand import Definition, definitions
+from tidelog.plan.demand import Definition, definitions, judged_failures
 from tidelog.plan.question import LoweredQuestion, given_name, lowered_question, selection
 from tidelog.store.catalog import Catalog
 from tidelog.store.domain import Domain, DomainOverflow
@@ -52,6 +55,31 @@ class Recent(Generic[T]):
         return found
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """How questions of one shape are answered."""
+
+    tables: Tables
+    errors: Mapping[str, str]
+    """For each relation of errors: that of the failures which they are."""
+
+    def raise_error(self) -> None:
+        """Raise the error of a failure that nothing excuses, if there is one."""
+        for name, failed in self.errors.items():
+            relation = self.tables.relation(name)
+            rows = relation.rows()
+            if rows.shape[1]:
+                raise self._error(name, failed, relation.ordinals(rows[:, :1].copy())[:, 0])
+
+    def _error(self, name: str, failed: str, row: NDArray[np.int64]) -> EvaluationError:
+        for relation, failure in self.tables.catalog.failures.items():
+            if relation.startswith(f"{failed}?"):
+                return failure(row)
+        rule = self.tables.rules_of(name)[0]
+        reason = "a computation fails, and no other condition is false"
+        return EvaluationError(reason, rule.text, rule.span, {})
+
+
 class Queries:
     """Answers queries about the relations of one catalog."""
 
@@ -61,8 +89,9 @@ class Queries:
         self._program, self._catalog = program, catalog
         self._checker = QueryChecker(program)
         self._defined: Mapping[str, Definition] = definitions(catalog.lowered, is_stored)
+        self._judged = judged_failures(catalog.lowered)
         self._texts = Recent[tuple[Query, LoweredQuestion, str]](_MOST_TEXTS)
-        self._plans = Recent[Tables](_MOST_PLANS)
+        self._plans = Recent[_Plan](_MOST_PLANS)
 
     def ask(self, text: str) -> Answer:
         """Return the answers of a query; raise ProgramError for mistakes in it."""
@@ -90,12 +119,14 @@ class Queries:
         common.
         """
         while True:
-            tables = self._plans.get(shape, lambda: self._planned(question()))
+            plan = self._plans.get(shape, lambda: self._planned(question()))
+            tables = plan.tables
             try:
                 tables.begin()
                 tables.ask(
                     {given_name(i): self._given(tables, i, row) for i, row in enumerate(values)}
                 )
+                plan.raise_error()
                 return _copied(tables.relation(ANSWERS))
             except DomainOverflow as overflow:
                 overflow.domain.widen(overflow.ordinal, overflow.ordinal)
@@ -111,10 +142,12 @@ class Queries:
     def _domain(self, relation: str, column: int) -> Domain:
         return self._catalog.domains(relation)[column]
 
-    def _planned(self, question: LoweredQuestion) -> Tables:
+    def _planned(self, question: LoweredQuestion) -> _Plan:
         catalog = self._catalog
-        program = question.program(self._defined, catalog.types, catalog.stats)
-        return Tables(catalog, program, Version.NEW)
+        program, errors = question.program(
+            self._defined, catalog.types, catalog.stats, self._judged
+        )
+        return _Plan(Tables(catalog, program, Version.NEW), errors)
 
     def _given(self, tables: Tables, place: int, values: Row) -> Words:
         """Return the constants of a rule as a row of its relation."""

@@ -274,7 +274,7 @@ class Attempt:
         return {
             slot: decode(self._rule.types[slot])(value)
             for slot, value in values.items()
-            if not slot.startswith(("%", "$", "#"))
+            if not slot.startswith(("%", "$", "#", "?"))
         }
 
     def _try(

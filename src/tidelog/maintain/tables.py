@@ -25,7 +25,7 @@ from tidelog.join.rules import RuleJoins
 from tidelog.kernel.join_layout import PLAIN
 from tidelog.maintain.aggregate import Aggregate
 from tidelog.maintain.aggregations import class_of
-from tidelog.plan.body import AtomUse
+from tidelog.plan.body import AtomUse, LoweredRule
 from tidelog.plan.demand import DemandProgram, DemandUnit
 from tidelog.store.catalog import Catalog
 from tidelog.store.domain import RAW_BITS, Domain
@@ -73,6 +73,11 @@ class Tables:
     def has(self, name: str) -> bool:
         """Return whether the program has a relation."""
         return name in self._own
+
+    def rules_of(self, name: str) -> list[LoweredRule]:
+        """Return the rules that derive one of the program's relations."""
+        rules = (rule for unit in self._units for rule in unit.rules)
+        return [rule for rule in rules if rule.head.relation == name]
 
     def watch(self, name: str) -> None:
         """Collect the new rows of a relation from now on, to be `taken`."""
@@ -172,6 +177,11 @@ class _Unit:
         ]
         self._new: dict[str, list[Words]] = {}
         self._asked: dict[str, list[Words]] = {}
+
+    @property
+    def rules(self) -> list[LoweredRule]:
+        """Its rules."""
+        return [joins.rule for joins in self._joins]
 
     @property
     def reads(self) -> set[str]:

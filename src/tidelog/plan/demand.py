@@ -147,6 +147,15 @@ def unit_after(defined: Iterable[Definition]) -> int:
     return 2 + max((definition.unit for definition in defined), default=-2)
 
 
+def judged_failures(lowered: Lowered) -> tuple[Layer, ...]:
+    """Return the layers that say which groups without a value are errors (failure_rules.py)."""
+    return tuple(
+        layer
+        for layer in lowered.layers
+        if layer.errors_of is not None and layer.errors_of not in layer.relations
+    )
+
+
 def bound_by_recursion(lowered: Lowered) -> frozenset[str]:
     """Return the relations that cannot be computed on demand.
 
@@ -220,6 +229,36 @@ class DemandRewriting:
         call = None if start is None else DemandCall(head, start, ())
         self._add(rule, head, call, unit, frozenset())
         self._work()
+
+    def add_errors(self, layers: Iterable[Layer], unit: int) -> dict[str, str]:
+        """Add the rules for errors among the groups that are asked for, and for no others.
+
+        Returns for each relation of errors that of the failures.
+        """
+        errors: dict[str, str] = {}
+        done: set[tuple[str, Columns]] = set()
+        while waiting := [key for key in self._calls if key not in done]:
+            done.update(waiting)
+            for layer in layers:
+                assert layer.errors_of is not None
+                for call in (self._calls[key] for key in waiting if key[0] == layer.errors_of):
+                    of = layer.relations[0]
+                    name = f"%{of}"
+                    if name not in errors:
+                        errors[name] = layer.errors_of
+                        types = self._types(of)
+                        columns = range(max(1, len(types)))
+                        self.add_relation(name, types, tuple((of, i) for i in columns))
+                    for rule in layer.rules:
+                        atoms = (
+                            replace(atom, relation=call.answers)
+                            if atom.relation == layer.errors_of
+                            else atom
+                            for atom in rule.atoms
+                        )
+                        head = replace(rule.head, relation=name)
+                        self.add_question(replace(rule, head=head, atoms=tuple(atoms)), unit)
+        return errors
 
     def call(self, relation: str, bound: Columns) -> DemandCall:
         """Return the relations for a relation that is asked for by some of its columns."""

@@ -12,7 +12,7 @@ Its rules are lowered like any others, with three differences:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from tidelog.plan.demand import (
     with_unit,
 )
 from tidelog.plan.lower import lower
-from tidelog.plan.lowered import Aggregation, Lowered
+from tidelog.plan.lowered import Aggregation, Layer, Lowered
 from tidelog.plan.order import Stats
 from tidelog.values.types import Type
 
@@ -46,12 +46,14 @@ class LoweredQuestion:
     """The rules of a query, without its constants."""
 
     rules: tuple[LoweredRule, ...]
-    """The rules that derive the answers."""
+    """The rules that derive the answers, and what is an error."""
     relations: Mapping[str, tuple[Type, ...]]
     """The relations of the query, with those that lowering has made."""
     origins: Mapping[str, Origin]
     defined: Mapping[str, Definition]
     """How the relations that lowering has made are derived."""
+    errors: Mapping[str, str]
+    """For each relation of errors: that of the failures which they are (plan/failure_rules.py)."""
     constants: tuple[tuple[Constant, ...], ...]
     """The rows of the relations of constants; rules that have some begin with such a relation."""
 
@@ -79,10 +81,12 @@ class LoweredQuestion:
         defined: Mapping[str, Definition],
         types: Callable[[str], tuple[Type, ...]],
         stats: Callable[[str], Stats],
-    ) -> DemandProgram:
-        """Return the demand program of the query.
+        judged: Iterable[Layer] = (),
+    ) -> tuple[DemandProgram, Mapping[str, str]]:
+        """Return the demand program of the query, and its relations of errors.
 
-        `defined` are the relations of the program that are not stored.
+        `defined` are the relations of the program that are not stored, `judged` says which of
+        their failures are errors.
         """
         first = unit_after(defined.values())
         own = {name: replace(d, unit=first + d.unit) for name, d in self.defined.items()}
@@ -91,14 +95,15 @@ class LoweredQuestion:
             return self.relations[name] if name in self.relations else types(name)
 
         rewriting = DemandRewriting({**defined, **own}, known_types, stats)
-        for name in (ANSWERS, *map(given_name, range(len(self.constants)))):
+        for name in (ANSWERS, *self.errors, *map(given_name, range(len(self.constants)))):
             rewriting.add_relation(name, self.relations[name], self.origins[name])
         for name, origin in self.origins.items():
             rewriting.add_origin(name, origin)
         last = max(first, unit_after(own.values()))
         for rule in self.rules:
             rewriting.add_question(rule, last)
-        return rewriting.program()
+        errors = {**self.errors, **rewriting.add_errors(judged, last)}
+        return rewriting.program(), errors
 
 
 def given_name(place: int) -> str:
@@ -112,6 +117,8 @@ def lowered_question(query: Query, program: Program, domain_of: DomainOf) -> Low
     rules = [rule for layer in lowered.layers for rule in layer.rules]
     relations = {n: t for n, t in lowered.relations.items() if n not in program.relations}
     origins = _origins(lowered, relations, domain_of)
+    errors = {la.relations[0]: la.errors_of for la in lowered.layers if la.errors_of is not None}
+    asked = {ANSWERS, *errors}
     split = {id(rule): _Splitting(rule, origins, domain_of).rule for rule in rules}
     defined = definitions(
         Lowered(
@@ -122,18 +129,16 @@ def lowered_question(query: Query, program: Program, domain_of: DomainOf) -> Low
             ),
             {},
         ),
-        lambda name: name == ANSWERS or name in program.relations,
+        lambda name: name in asked or name in program.relations,
     )
-    defined = {name: replace(d, given=None) for name, d in defined.items()}
     lifting = _Lifting(relations, origins)
-    answers = tuple(
-        lifting.rule(split[id(rule)]) for rule in rules if rule.head.relation == ANSWERS
-    )
+    answers = tuple(lifting.rule(split[id(rule)]) for rule in rules if rule.head.relation in asked)
     defined = {
         name: replace(d, given=None, rules=tuple(map(lifting.inner_rule, d.rules)))
         for name, d in defined.items()
     }
-    return LoweredQuestion(answers, lifting.types, origins, defined, tuple(lifting.constants))
+    constants = tuple(lifting.constants)
+    return LoweredQuestion(answers, lifting.types, origins, defined, errors, constants)
 
 
 def selection(relation: str, types: tuple[Type, ...], bound: tuple[int, ...]) -> LoweredQuestion:
@@ -155,7 +160,7 @@ def selection(relation: str, types: tuple[Type, ...], bound: tuple[int, ...]) ->
         ANSWERS: tuple((relation, i) for i in range(max(1, len(types)))),
         given_name(0): (None,) * max(1, len(bound)),
     }
-    return LoweredQuestion((with_unit(rule),), relations, origins, {}, ((),))
+    return LoweredQuestion((with_unit(rule),), relations, origins, {}, {}, ((),))
 
 
 def _shows_text(part: LoweredRule | Aggregation | None) -> bool:
@@ -199,6 +204,7 @@ def _renamed(lowered: Lowered, program: Program) -> Lowered:
                 relations=tuple(map(name, layer.relations)),
                 rules=tuple(map(rule, layer.rules)),
                 aggregation=found,
+                errors_of=None if layer.errors_of is None else name(layer.errors_of),
             )
         )
     return Lowered({name(n): t for n, t in lowered.relations.items()}, tuple(layers), {})
