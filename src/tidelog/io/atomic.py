@@ -20,7 +20,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +28,20 @@ from tidelog.errors import UsageError
 from tidelog.runtime.workers import ALONE, Workers
 
 
-def write_all(files: Mapping[Path, bytes], workers: Workers = ALONE) -> None:
+def write_all(files: Mapping[Path, Sequence[bytes]], workers: Workers = ALONE) -> None:
     """Write all `files`, making folders as needed; raise UsageError and write none otherwise.
 
-    Workers share the files.
+    Their content is in parts. Workers share the files.
     """
 
     def fill(new: tuple[Path, Path, Path], is_stopped: Callable[[], bool]) -> None:
         path, temporary, _ = new
         with _named(path), open(temporary, "xb") as file:
-            file.write(files[path])
+            file.writelines(files[path])
 
     with contextlib.ExitStack() as on_failure:
         ready: list[tuple[Path, Path, Path]] = []
-        direct: list[tuple[Path, bytes]] = []
+        direct: list[tuple[Path, Sequence[bytes]]] = []
         for path, data in files.items():
             with _named(path):
                 # A link stays a link; what it points to is replaced.
@@ -61,7 +61,7 @@ def write_all(files: Mapping[Path, bytes], workers: Workers = ALONE) -> None:
                 os.replace(temporary, target)
         for target, data in direct:
             with _named(target):
-                target.write_bytes(data)
+                target.write_bytes(b"".join(data))
         on_failure.pop_all()
 
 

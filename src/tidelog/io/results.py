@@ -66,13 +66,14 @@ class OutputPlan:
 
     def __init__(self, output_dir: Path | str) -> None:
         self.output_dir = Path(output_dir)
-        self.files: dict[Path, bytes] = {}
+        self.files: dict[Path, Sequence[bytes]] = {}
+        """Their content, in parts."""
         self._printed: list[str] = []
 
     def add(self, outputs: Sequence[Output], records: Records, workers: Workers = ALONE) -> None:
         """Add the outputs of `.output` and `.printsize` directives; workers share them."""
 
-        def made(output: Output, is_stopped: Callable[[], bool]) -> bytes | str:
+        def made(output: Output, is_stopped: Callable[[], bool]) -> list[bytes] | str:
             return _made(output, records)
 
         for (directive, _, _), data in zip(outputs, workers.map(made, outputs), strict=True):
@@ -84,21 +85,21 @@ class OutputPlan:
     def add_text(self, path: Path | str, text: str) -> None:
         """Add a file, relative to the output folder."""
         path = self.output_dir / path
-        self._add_file(path, encode(text, path.name))
+        self._add_file(path, [encode(text, path.name)])
 
     def write(self, workers: Workers = ALONE) -> str:
         """Write all files, or none and raise UsageError; return the text to print."""
         write_all(self.files, workers)
         return "".join(self._printed)
 
-    def _add_file(self, path: Path, data: bytes) -> None:
+    def _add_file(self, path: Path, data: Sequence[bytes]) -> None:
         if path in self.files:
             raise UsageError(f"two outputs write the same file `{path}`\n  help: set `filename`")
         self.files[path] = data
 
 
-def _made(output: Output, records: Records) -> bytes | str:
-    """Return the content of a file, or text to print."""
+def _made(output: Output, records: Records) -> list[bytes] | str:
+    """Return the content of a file in parts, or text to print."""
     directive, relation, rows = output
     if directive.kind is DirectiveKind.PRINTSIZE:
         return f"{relation.name}\t{len(rows)}\n"
@@ -108,12 +109,14 @@ def _made(output: Output, records: Records) -> bytes | str:
         text = _text(rows, relation, records, format)
         if format.stdout:
             return text
-        data = encode(text, relation.name)
+        data = [encode(text, relation.name)]
     # Without the time, so that equal rows give equal files.
-    return gzip.compress(data, mtime=0) if format.compress else data
+    return [gzip.compress(b"".join(data), mtime=0)] if format.compress else data
 
 
-def _by_columns(rows: Collection[Row], relation: Relation, format: FileFormat) -> bytes | None:
+def _by_columns(
+    rows: Collection[Row], relation: Relation, format: FileFormat
+) -> list[bytes] | None:
     """Return the text of many rows that come in columns; None if there are few, or objects."""
     if not isinstance(rows, InColumns) or len(rows) < _MANY or format.headers:
         return None

@@ -72,15 +72,19 @@ def can_be_text(columns: Sequence[Field], format: FileFormat) -> bool:
     return bool(columns) and all(field.type.kind in kinds for field in columns)
 
 
-def table_text(table: pa.Table, columns: Sequence[Field], format: FileFormat) -> bytes | None:
-    """Return the rows of a table as lines; None if `columns_text` has to write or refuse them."""
+def table_text(table: pa.Table, columns: Sequence[Field], format: FileFormat) -> list[bytes] | None:
+    """Return the rows of a table as lines, in parts that follow each other.
+
+    Returns None if `columns_text` has to write or refuse them.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not can_be_text(columns, format):
         return None
     none, line_end, delimiter = map(_arrow_text, ("", "\n", format.delimiter))
-    lines = []
+    parts: list[bytes] = []
+    delimiters = line_ends = 0
     for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
         texts = [column.cast(pa.large_string()) for column in batch.columns]
         texts[-1] = pc.binary_join_element_wise(texts[-1], none, line_end)
@@ -89,16 +93,15 @@ def table_text(table: pa.Table, columns: Sequence[Field], format: FileFormat) ->
             joined = pc.binary_join_element_wise(*texts, delimiter)
         starts = joined.buffers()[1]
         end = memoryview(starts).cast("q")[joined.offset + len(joined)]
-        lines.append(joined.buffers()[2].slice(0, end) if end else b"")
-    data = b"".join(lines)
-    is_readable = (
-        count_byte(data, format.delimiter) == table.num_rows * (len(columns) - 1)
-        and count_byte(data, "\n") == table.num_rows
-        and b"\r" not in data
-    )
-    if not is_readable:
+        part = joined.buffers()[2].slice(0, end).to_pybytes() if end else b""
+        if b"\r" in part:
+            return None
+        delimiters += count_byte(part, format.delimiter)
+        line_ends += count_byte(part, "\n")
+        parts.append(part)
+    if delimiters != table.num_rows * (len(columns) - 1) or line_ends != table.num_rows:
         return None
-    return BOM + data if data.startswith(BOM) else data
+    return [BOM, *parts] if parts and parts[0].startswith(BOM) else parts
 
 
 def _arrow_text(text: str) -> pa.Scalar:
