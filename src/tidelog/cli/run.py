@@ -61,7 +61,8 @@ def run_program(
             threads=None if threads is None else threads_wanted(threads),
         )
         database = open_database(program, options, given)
-        clock.lap("evaluate")
+        is_opened = any(isinstance(rows, FactsFile) for rows in given.values())
+        clock.lap("read large files, and evaluate" if is_opened else "evaluate")
         reports = [("first evaluation", database.last_epoch)]
         _report_late(*reports[-1])
         for folder in epoch_folders:

@@ -87,6 +87,9 @@ class Fixpoint:
             return
         workers, n = self._catalog.workers, rows.shape[1]
         pieces = workers.count if n >= _MANY else 1
+        if pieces == 1:
+            kernel.see(rows, seen)
+            return
         # Workers must not write to the same word: a piece begins with the first row of one.
         firsts = [int(rows[0, n * i // pieces]) // _WORD * _WORD for i in range(1, pieces)]
         cuts = [0, *np.searchsorted(rows[0], firsts).tolist(), n]
