@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -16,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 
 import tidelog.kernel
 from tidelog.cli.compiling import warm_kernels
-from tidelog.kernel.compile_all import KernelQueue, cache_folder
+from tidelog.kernel.compile_all import KernelQueue, cache_folder, compile_modules
 from tidelog.kernel.signatures import declared, describe
 
 DECORATORS = {
@@ -216,3 +217,12 @@ def test_a_process_that_fails_leaves_kernels_to_their_first_call(tmp_path: Path)
     failed = compile_two(tmp_path, 'compile_all.sys.executable = "/bin/false"')
     assert failed.stdout == "False False False []\n"
     assert "has ended too early" in failed.stderr
+
+
+def test_modules_have_bytecode() -> None:
+    compile_modules()
+    for module in ("cli/run.py", "engine/kernel.py", "plan/order.py"):
+        source = PACKAGE / module
+        compiled = Path(importlib.util.cache_from_source(str(source)))
+        assert compiled.stat().st_size > 0
+        assert int.from_bytes(compiled.read_bytes()[8:12], "little") == int(source.stat().st_mtime)

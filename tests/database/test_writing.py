@@ -6,7 +6,7 @@ import pytest
 
 import tidelog
 from tidelog.io import results
-from tidelog.io.results import OutputPlan
+from tidelog.io.results import Output, OutputPlan
 from tidelog.logic.program import Program
 
 PROGRAM = """
@@ -40,7 +40,8 @@ def test_files_are_the_same_by_columns(
         plan = OutputPlan(tmp_path / folder)
         for directive in program.directives:
             name = directive.relation
-            plan.add(directive, program.relations[name], database.view(name), program.records)
+            output = Output(directive, program.relations[name], database.view(name))
+            plan.add([output], program.records)
         plan.write()
     for name in ("stored", "tree", "none"):
         by_columns = (tmp_path / "columns" / f"{name}.csv").read_bytes()

@@ -192,6 +192,34 @@ def test_the_first_error_in_order_is_raised() -> None:
     assert workers.map(lambda item, _: item, range(6)) == list(range(6))
 
 
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_results_that_are_made_ahead(count: int) -> None:
+    started, window = [], 3
+
+    def run(item: int) -> int:
+        started.append(item)
+        return item * item
+
+    for taken, result in enumerate(Workers(count).ahead(run, range(50), window)):
+        assert result == taken * taken
+        assert max(started) < taken + window, "a result is overwritten before it was used"
+    assert sorted(started) == list(range(50))
+
+
+def test_what_is_ahead_ends_with_the_caller() -> None:
+    def run(item: int) -> int:
+        if item == 3:
+            raise ValueError("three")
+        return item
+
+    with pytest.raises(ValueError, match="three"):
+        list(Workers(2).ahead(run, range(9), 4))
+    results = Workers(2).ahead(run, range(9), 2)
+    assert next(results) == 0
+    results.close()
+    assert next(results, None) is None
+
+
 def test_later_parts_end_when_one_has_failed() -> None:
     workers = Workers(2)
     started = threading.Event()

@@ -24,11 +24,11 @@ from tidelog.io.changes import (
 from tidelog.io.columns import CheckedTable
 from tidelog.io.facts import FactsFile, facts_path, open_facts
 from tidelog.io.parameters import check_parameters
-from tidelog.io.results import OutputPlan
+from tidelog.io.results import Output, OutputPlan
 from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Directive, DirectiveKind, Program
 from tidelog.plan.demand_choice import pays_on_demand
-from tidelog.runtime.workers import threads_wanted
+from tidelog.runtime.workers import Workers, threads_wanted
 
 
 def run_program(
@@ -61,7 +61,8 @@ def run_program(
             threads=None if threads is None else threads_wanted(threads),
         )
         database = open_database(program, options, given)
-        clock.lap("evaluate")
+        is_opened = any(isinstance(rows, FactsFile) for rows in given.values())
+        clock.lap("read large files, and evaluate" if is_opened else "evaluate")
         reports = [("first evaluation", database.last_epoch)]
         _report_late(*reports[-1])
         for folder in epoch_folders:
@@ -75,16 +76,19 @@ def run_program(
             clock.lap(f"epoch {folder.name}")
             reports.append((f"epoch {folder.name}", database.last_epoch))
             _report_late(*reports[-1])
+    outputs = []
     for i, directive in enumerate(program.directives):
         if directive in program.directives[:i]:
             continue  # a repeated directive has no effect
         if directive.kind is not DirectiveKind.INPUT:
             name = directive.relation
             shown = _to_stdout(directive) if output == "-" else directive
-            plan.add(shown, program.relations[name], database.view(name), program.records)
+            outputs.append(Output(shown, program.relations[name], database.view(name)))
+    workers = Workers(threads_wanted(threads))
+    plan.add(outputs, program.records, workers)
     if output == "-":
         plan.files.clear()  # there are no files for the changes of epochs
-    sys.stdout.write(plan.write())
+    sys.stdout.write(plan.write(workers))
     clock.lap("write the results")
     if stats:
         print_stats(database, reports, clock)

@@ -64,7 +64,7 @@ def format_programs(paths: list[Path], *, check_only: bool, to_stdout: bool) -> 
     else:
         from tidelog.io.atomic import write_all
 
-        write_all({p: after.encode() for p, before, after in results if before != after})
+        write_all({p: [after.encode()] for p, before, after in results if before != after})
         for path in would_change:
             print(f"reformatted {path}", file=sys.stderr)
 

@@ -17,13 +17,13 @@ from tidelog.io.tabular import arrow_array, arrow_type
 from tidelog.logic.program import Relation
 from tidelog.plan.externals import UNORDERED
 from tidelog.store.codec import Codec, float_ordinals, float_values
+from tidelog.store.dictionary import distinct_ids
 from tidelog.store.symbols import Symbols
 from tidelog.values.types import Kind, Type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TABLE = 4  # a table may have so many entries for each number that is looked up
 _SIGN = np.uint64(1 << 63)
 
 
@@ -35,7 +35,7 @@ def arrow_column(ordinals: NDArray[np.int64], type_: Type, codec: Codec) -> pa.A
     wanted = arrow_type(type_, codec.records)
     match type_.kind:
         case Kind.NUMBER:
-            return _integers(ordinals)
+            return integers(ordinals)
         case Kind.UNSIGNED:
             return pa.array(ordinals.view(np.uint64) ^ _SIGN)
         case Kind.FLOAT:
@@ -59,7 +59,7 @@ def arrow_column(ordinals: NDArray[np.int64], type_: Type, codec: Codec) -> pa.A
         case Kind.SYMBOL:
             return _symbol_array(ordinals, codec.symbols)
         case Kind.RECORD | Kind.SET:
-            used, place = _distinct(ordinals)
+            used, place = distinct_ids(ordinals)
             values = map(codec.decoder(type_), used.tolist())
             return arrow_array(values, type_, codec.records).take(pa.array(place))
 
@@ -75,7 +75,7 @@ def arrow_batch(ordinals: NDArray[np.int64], relation: Relation, codec: Codec) -
     return pa.record_batch(columns, names=[column.name for column in relation.columns])
 
 
-def _integers(numbers: NDArray[np.int64]) -> pa.Array:
+def integers(numbers: NDArray[np.int64]) -> pa.Array:
     """Return an Arrow array of 64-bit integers, without a copy.
 
     `pa.array` would import pandas first, to see whether it got one of its objects. That takes as
@@ -87,29 +87,12 @@ def _integers(numbers: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, content])
 
 
-def _words(column: pa.Array) -> NDArray[np.int64]:
+def words_of(column: pa.Array) -> NDArray[np.int64]:
     """Return a column of 64-bit integers without a copy, and without pandas."""
     content = column.buffers()[1]
     if not len(column) or content is None:
         return np.empty(0, np.int64)
     return np.frombuffer(content, np.int64)[column.offset : column.offset + len(column)]
-
-
-def _distinct(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct numbers, and for each number its place among them.
-
-    Dictionary ids are small, so mostly a table of all ids replaces sorting.
-    """
-    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    if high - low > _TABLE * len(numbers):
-        return np.unique(numbers, return_inverse=True)
-    numbers = numbers - low
-    is_used = np.zeros(high - low + 1, np.bool_)
-    is_used[numbers] = True
-    used = np.flatnonzero(is_used)
-    places = np.empty(len(is_used), np.int64)
-    places[used] = np.arange(len(used))
-    return used + low, places[numbers]
 
 
 def ordinals_of(rows: CheckedTable, types: Sequence[Type], codec: Codec) -> NDArray[np.int64]:
@@ -166,9 +149,9 @@ def _symbol_array(ids: NDArray[np.int64], symbols: Symbols) -> pa.Array:
         buffers = [None, pa.py_buffer(table.starts), pa.py_buffer(table.content)]
         every = pa.LargeStringArray.from_buffers(size, buffers[1], buffers[2])
         if not len(ids) or ids.max() < size:
-            return every.take(_integers(ids)).cast(pa.string())
+            return every.take(integers(ids)).cast(pa.string())
         parts.append(every)
-    used, place = _distinct(ids)
+    used, place = distinct_ids(ids)
     split = int(np.searchsorted(used, size))
     new = pa.array(map(symbols.items.__getitem__, used[split:].tolist()), pa.large_string())
     known = [part.take(pa.array(used[:split])) for part in parts]
@@ -181,9 +164,9 @@ def _ordinals(column: pa.Array, type_: Type, codec: Codec) -> NDArray[np.int64]:
 
     match type_.kind:
         case Kind.NUMBER:
-            return _words(column)
+            return words_of(column)
         case Kind.UNSIGNED:
-            return (_words(column).view(np.uint64) ^ _SIGN).view(np.int64)
+            return (words_of(column).view(np.uint64) ^ _SIGN).view(np.int64)
         case Kind.FLOAT:
             return float_ordinals(np.asarray(column))
         case Kind.BOOL:

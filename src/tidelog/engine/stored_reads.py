@@ -20,6 +20,7 @@ from tidelog.io.tabular import arrow_schema, to_arrow
 from tidelog.logic.program import Relation
 from tidelog.plan.externals import UNORDERED
 from tidelog.store.codec import Codec
+from tidelog.store.dictionary import distinct_ids
 from tidelog.store.lookup import Slice, between, key
 from tidelog.store.relation import StoredRelation
 from tidelog.values.order import sort_key
@@ -193,16 +194,16 @@ class StoredReader:
 
     def _ranks(self, column: Array, type_: Type) -> Array:
         """Return for each ordinal the place of its value among those in the column."""
-        used, where = np.unique(column, return_inverse=True)
+        used, where = distinct_ids(column)
         ranks = np.empty(len(used), np.int64)
         if type_.kind is Kind.SYMBOL and len(used) >= _MANY_SYMBOLS:
             import pyarrow.compute as pc
 
-            from tidelog.engine.arrow import arrow_column
+            from tidelog.engine.arrow import arrow_column, words_of
 
             # Arrow compares UTF-8, which is in the order of code points.
             texts = arrow_column(used, type_, self._codec)
-            ranks[np.asarray(pc.sort_indices(texts))] = np.arange(len(used))
+            ranks[words_of(pc.sort_indices(texts))] = np.arange(len(used))
             return ranks[where]
         keys = self._keys(used, type_)
         ranks[sorted(range(len(used)), key=keys.__getitem__)] = np.arange(len(used))

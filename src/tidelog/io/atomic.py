@@ -26,13 +26,23 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.errors import UsageError
+from tidelog.runtime.workers import ALONE, Workers
 
 
-def write_all(files: Mapping[Path, bytes]) -> None:
-    """Write all `files`, making folders as needed; raise UsageError and write none otherwise."""
+def write_all(files: Mapping[Path, Sequence[bytes]], workers: Workers = ALONE) -> None:
+    """Write all `files`, making folders as needed; raise UsageError and write none otherwise.
+
+    Their content is in parts. Workers share the files.
+    """
+
+    def fill(new: tuple[Path, Path, Path], is_stopped: Callable[[], bool]) -> None:
+        path, temporary, _ = new
+        with _named(path), open(temporary, "xb") as file:
+            file.writelines(files[path])
+
     with contextlib.ExitStack() as on_failure:
-        ready: list[tuple[Path, Path]] = []
-        direct: list[tuple[Path, bytes]] = []
+        ready: list[tuple[Path, Path, Path]] = []
+        direct: list[tuple[Path, Sequence[bytes]]] = []
         for path, data in files.items():
             with _named(path):
                 # A link stays a link; what it points to is replaced.
@@ -45,15 +55,14 @@ def write_all(files: Mapping[Path, bytes]) -> None:
                 _make_folders(target.parent, on_failure)
                 temporary = target.with_name(f".tidelog-{secrets.token_hex(8)}.tmp")
                 on_failure.callback(_remove, temporary, os.unlink)
-                with open(temporary, "xb") as file:
-                    file.write(data)
-                ready.append((temporary, target))
-        for temporary, target in ready:
+                ready.append((path, temporary, target))
+        workers.map(fill, ready)
+        for _, temporary, target in ready:
             with _named(target):
                 os.replace(temporary, target)
         for target, data in direct:
             with _named(target):
-                target.write_bytes(data)
+                target.write_bytes(b"".join(data))
         on_failure.pop_all()
 
 

@@ -7,15 +7,16 @@ error in the last relation leaves the files of the first one untouched.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from tidelog.errors import UsageError
 from tidelog.io.atomic import write_all
 from tidelog.io.parameters import FileFormat, output_format
 from tidelog.io.text import can_be_text, columns_text, encode, table_text
 from tidelog.logic.program import Directive, DirectiveKind, Relation
+from tidelog.runtime.workers import ALONE, Workers
 from tidelog.values.order import Records, sort_columns
 from tidelog.values.types import Row
 
@@ -52,55 +53,70 @@ class InColumns(Protocol):
         """Return the rows as an Arrow table, sorted: for columns of numbers and symbols."""
 
 
+class Output(NamedTuple):
+    """What an `.output` or `.printsize` directive asks for."""
+
+    directive: Directive
+    relation: Relation
+    rows: Collection[Row]
+
+
 class OutputPlan:
     """The files and the printed text of a run, collected first and written together."""
 
     def __init__(self, output_dir: Path | str) -> None:
         self.output_dir = Path(output_dir)
-        self.files: dict[Path, bytes] = {}
+        self.files: dict[Path, Sequence[bytes]] = {}
+        """Their content, in parts."""
         self._printed: list[str] = []
 
-    def add(
-        self, directive: Directive, relation: Relation, rows: Collection[Row], records: Records
-    ) -> None:
-        """Add the output of an `.output` or `.printsize` directive."""
-        if directive.kind is DirectiveKind.PRINTSIZE:
-            self._printed.append(f"{relation.name}\t{len(rows)}\n")
-            return
-        format = output_format(relation, directive.parameters)
-        data = _by_columns(rows, relation, format)
-        if data is not None:
-            if format.compress:
-                data = gzip.compress(data, mtime=0)
-            self._add_file(output_path(directive, self.output_dir), data)
-            return
-        text = _text(rows, relation, records, format)
-        if format.stdout:
-            self._printed.append(text)
-            return
-        data = encode(text, relation.name)
-        if format.compress:
-            # Without the time, so that equal rows give equal files.
-            data = gzip.compress(data, mtime=0)
-        self._add_file(output_path(directive, self.output_dir), data)
+    def add(self, outputs: Sequence[Output], records: Records, workers: Workers = ALONE) -> None:
+        """Add the outputs of `.output` and `.printsize` directives; workers share them."""
+
+        def made(output: Output, is_stopped: Callable[[], bool]) -> list[bytes] | str:
+            return _made(output, records)
+
+        for (directive, _, _), data in zip(outputs, workers.map(made, outputs), strict=True):
+            if isinstance(data, str):
+                self._printed.append(data)
+            else:
+                self._add_file(output_path(directive, self.output_dir), data)
 
     def add_text(self, path: Path | str, text: str) -> None:
         """Add a file, relative to the output folder."""
         path = self.output_dir / path
-        self._add_file(path, encode(text, path.name))
+        self._add_file(path, [encode(text, path.name)])
 
-    def write(self) -> str:
+    def write(self, workers: Workers = ALONE) -> str:
         """Write all files, or none and raise UsageError; return the text to print."""
-        write_all(self.files)
+        write_all(self.files, workers)
         return "".join(self._printed)
 
-    def _add_file(self, path: Path, data: bytes) -> None:
+    def _add_file(self, path: Path, data: Sequence[bytes]) -> None:
         if path in self.files:
             raise UsageError(f"two outputs write the same file `{path}`\n  help: set `filename`")
         self.files[path] = data
 
 
-def _by_columns(rows: Collection[Row], relation: Relation, format: FileFormat) -> bytes | None:
+def _made(output: Output, records: Records) -> list[bytes] | str:
+    """Return the content of a file in parts, or text to print."""
+    directive, relation, rows = output
+    if directive.kind is DirectiveKind.PRINTSIZE:
+        return f"{relation.name}\t{len(rows)}\n"
+    format = output_format(relation, directive.parameters)
+    data = _by_columns(rows, relation, format)
+    if data is None:
+        text = _text(rows, relation, records, format)
+        if format.stdout:
+            return text
+        data = [encode(text, relation.name)]
+    # Without the time, so that equal rows give equal files.
+    return [gzip.compress(b"".join(data), mtime=0)] if format.compress else data
+
+
+def _by_columns(
+    rows: Collection[Row], relation: Relation, format: FileFormat
+) -> list[bytes] | None:
     """Return the text of many rows that come in columns; None if there are few, or objects."""
     if not isinstance(rows, InColumns) or len(rows) < _MANY or format.headers:
         return None

@@ -16,6 +16,7 @@ from tidelog.store.sorting import sort_words
 Sums = NDArray[np.int64]
 
 _LARGE = 1 << 15  # rows: several workers add them up
+_SAMPLE = 256
 
 
 class Tally:
@@ -64,10 +65,13 @@ def united(tallies: Sequence[Tally], workers: Workers) -> Tally:
     tallies = sorted(tallies, key=lambda tally: int(tally.rows[0, 0]))
     words = tallies[0].rows.shape[0]
     if all(a.rows[0, -1] < b.rows[0, 0] for a, b in itertools.pairwise(tallies)):
-        return _in_a_row(tallies)
-    largest = max(tallies, key=len)
-    count = workers.count if len(largest) >= _LARGE else 1
-    keys = [largest.rows[0, len(largest) * i // count] for i in range(1, count)]
+        return _in_a_row(tallies, workers)
+    total = sum(map(len, tallies))
+    count = workers.count if total >= _LARGE else 1
+    # Keys between which there are about as many rows of all tallies together.
+    step = 1 + total // _SAMPLE
+    sample = np.sort(np.concatenate([tally.rows[0, ::step] for tally in tallies]))
+    keys = [sample[len(sample) * i // count] for i in range(1, count)]
     cuts = [
         [0, *(int(np.searchsorted(tally.rows[0], key)) for key in keys), len(tally)]
         for tally in tallies
@@ -85,13 +89,25 @@ def united(tallies: Sequence[Tally], workers: Workers) -> Tally:
         return waiting[0]
 
     parts = workers.map(add_up, range(count))
-    return parts[0] if count == 1 else _in_a_row(parts)
+    return parts[0] if count == 1 else _in_a_row(parts, workers)
 
 
-def _in_a_row(tallies: Sequence[Tally]) -> Tally:
+def _in_a_row(tallies: Sequence[Tally], workers: Workers) -> Tally:
     """Return the sum of tallies whose rows come one after the other."""
-    rows = np.concatenate([tally.rows for tally in tallies], axis=1)
-    return Tally(len(rows), rows, np.concatenate([tally.sums for tally in tallies]))
+    words = len(tallies[0].rows)
+    ends = np.cumsum([len(tally) for tally in tallies]).tolist()
+    rows, sums = np.empty((words, ends[-1]), np.int64), np.empty(ends[-1], np.int64)
+
+    def put(number: int, is_stopped: Callable[[], bool]) -> None:
+        own = slice(ends[number] - len(tallies[number]), ends[number])
+        rows[:, own], sums[own] = tallies[number].rows, tallies[number].sums
+
+    if ends[-1] >= _LARGE:
+        workers.map(put, range(len(tallies)))
+    else:
+        for number in range(len(tallies)):
+            put(number, lambda: False)
+    return Tally(words, rows, sums)
 
 
 def distinct(rows: Words) -> tuple[Words, Sums]:

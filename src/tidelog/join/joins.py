@@ -443,7 +443,8 @@ class RuleJoin:
         if not self._read(stage, reader, driver, None):
             return []
         program.refresh(self._catalog.record_address)
-        return [JoinPart(part) for part in program.parts(count)] or None
+        # What a part of a step leads to is not known: with more of them, workers end together.
+        return [JoinPart(part) for part in program.parts(2 * count)] or None
 
     def _driver_slices(self, driver: Sequence[Run] | None, count: int) -> list[Run]:
         """Return the driver in parts, if these lead to different heads; otherwise nothing.

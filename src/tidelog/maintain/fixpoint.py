@@ -7,6 +7,7 @@ round. Given rows have level 0 and count 1.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -34,6 +35,7 @@ _COUNT_BITS = 40
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
 _BITMAP_BITS = 28  # 32 MB
 _MANY = 1 << 16  # rows: several workers sort them
+_WORD = 64  # rows of a word of a bitmap
 _PIECES = 2  # that each of them sorts
 _VERY_LARGE = 1 << 25
 _GROWTH = 2
@@ -81,8 +83,21 @@ class Fixpoint:
 
     def _see(self, name: str, rows: Words) -> None:
         seen = self._seen[name]
-        if seen is not None:
+        if seen is None:
+            return
+        workers, n = self._catalog.workers, rows.shape[1]
+        pieces = workers.count if n >= _MANY else 1
+        if pieces == 1:
             kernel.see(rows, seen)
+            return
+        # Workers must not write to the same word: a piece begins with the first row of one.
+        firsts = [int(rows[0, n * i // pieces]) // _WORD * _WORD for i in range(1, pieces)]
+        cuts = [0, *np.searchsorted(rows[0], firsts).tolist(), n]
+
+        def see(cut: tuple[int, int], is_stopped: Callable[[], bool]) -> None:
+            kernel.see(rows[:, cut[0] : cut[1]], seen)
+
+        workers.map(see, list(itertools.pairwise(cuts)))
 
     def _round(self) -> None:
         found = {name: Tally(relation.words) for name, relation in self._into.items()}

@@ -75,7 +75,7 @@ class Workers:
 
         submit = self._threads().submit
         others = [submit(work) for _ in range(min(self.count, len(items)) - 1)]
-        with _ALONE.active():  # a part is not cut again
+        with ALONE.active():  # a part is not cut again
             work()
         for other in others:
             other.result()
@@ -129,13 +129,14 @@ class Workers:
         return self._pool
 
 
-_ALONE = Workers()
+ALONE = Workers()
+"""The calling thread alone."""
 _active = threading.local()
 
 
 def active_workers() -> Workers:
     """Return the workers that the store uses in this thread."""
-    found: Workers = getattr(_active, "workers", _ALONE)
+    found: Workers = getattr(_active, "workers", ALONE)
     return found
 
 

@@ -70,7 +70,7 @@ class Metrics:
     def write(self) -> None:
         """Write the file, if there is one."""
         if self._file is not None:
-            write_all({self._file: self.text().encode()})
+            write_all({self._file: [self.text().encode()]})
 
     def text(self) -> str:
         """Return all metrics."""

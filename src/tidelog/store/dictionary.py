@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from tidelog.store.kept_items import Items, KeptItems, Pieces
 
+_TABLE = 4  # a table may have so many entries for each id that is looked up
+
 
 class Dictionary:
     """Gives ids to symbols or records, counting from `first`, and returns them by id."""
@@ -91,3 +93,20 @@ class Dictionary:
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+def distinct_ids(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct ids, and for each id its place among them.
+
+    Dictionary ids are small, so mostly a table of all ids replaces sorting.
+    """
+    low, high = (int(ids.min()), int(ids.max())) if len(ids) else (0, 0)
+    if high - low > _TABLE * len(ids):
+        return np.unique(ids, return_inverse=True)
+    ids = ids - low
+    is_used = np.zeros(high - low + 1, np.bool_)
+    is_used[ids] = True
+    used = np.flatnonzero(is_used)
+    places = np.empty(len(is_used), np.int64)
+    places[used] = np.arange(len(used))
+    return used + low, places[ids]
