@@ -8,8 +8,7 @@ take clearly less time, the rule goes back to delta joins. So a wrong choice cos
 what was spent already.
 
 A trace whose intervals need more memory than a multiple of what the rule reads is given up while it
-is recorded. Rules of two atoms are not considered: their delta joins look up what they find. With a
-negated atom they may drop most of it, and are.
+is recorded. Rules of two atoms are not considered: their delta joins look up what they find.
 
 The state is that of `Counting`, under the same name: a database does not depend on the choice.
 """
@@ -54,9 +53,7 @@ class TraceTrial:
 
 def can_be_measured(rule: LoweredRule) -> bool:
     """Return whether a trace may be better than the delta joins of a rule."""
-    positive = sum(1 for _ in rule.positive)
-    is_large = positive > 2 or (positive == 2 and len(rule.atoms) > 2)
-    return is_large and untraceable(rule) is None
+    return sum(1 for _ in rule.positive) > 2 and untraceable(rule) is None
 
 
 class MeasuredCounting(Leapfrog):
