@@ -154,11 +154,11 @@ def test_quick_epochs_are_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
     grow(db, 12)
     count = kernel_of(db).short_epochs.count
     monkeypatch.setattr(measured, "_LEAST", -1e9)
-    grow_on(db, 12, 1)  # it would be waste
-    assert kernel_of(db).short_epochs.count == count + 1
+    grow_on(db, 12, 4)  # each of them would be waste
+    assert kernel_of(db).short_epochs.count == count + 3
     monkeypatch.setattr(measured, "_LEAST", 1e9)
-    grow_on(db, 13, 20)
-    assert count + 1 < kernel_of(db).short_epochs.count < count + 20
+    grow_on(db, 16, 20)
+    assert count + 3 < kernel_of(db).short_epochs.count < count + 20
 
 
 def test_a_forced_strategy_forbids_it() -> None:

@@ -7,8 +7,8 @@ evaluating the relation, the trace is recorded, and its epochs are timed as well
 take clearly less time, the rule goes back to delta joins. So a wrong choice costs a fraction of
 what was spent already.
 
-Short epochs run in one call, and are timed as a whole. After one that may be waste, epochs are not
-run as short ones until some in a row were no waste: the joins are timed by themselves.
+Short epochs run in one call, and are timed as a whole. After some that may be waste, epochs are
+not run as short ones until some in a row were no waste: the joins are timed by themselves.
 
 A trace whose intervals need more memory than a multiple of what the rule reads is given up while it
 is recorded. Rules of two atoms are not considered: their delta joins look up what they find.
@@ -37,6 +37,7 @@ from tidelog.store.versions import Version
 _PATIENCE = 4.0  # how many evaluations the waste must have cost before a trace is recorded
 _LEAST = 2e-4  # seconds: delta joins that take less are not waste
 _INSTANTIATION = 1e-6  # seconds that a delta join may take for each row that it finds
+_SUSPICIOUS = 3  # short epochs in a row that seem to be waste, until joins are timed one by one
 _TRIAL = 8  # epochs after which a trace is judged
 _FASTER = 1.5  # how many times as fast it must be
 _MEMORY = 3  # times what the rule reads
@@ -79,6 +80,7 @@ class MeasuredCounting(Leapfrog):
     def _reset(self) -> None:
         self._is_timed = False  # whether epochs are not run as short ones, which would hide waste
         self._quick = 0  # epochs without waste since the last one with it
+        self._slow = 0  # short epochs in a row that may have been waste
         self._is_traced = [False] * len(self._joins)
         self.trials = {
             number: TraceTrial()
@@ -101,8 +103,9 @@ class MeasuredCounting(Leapfrog):
     def was_short(self, seconds: float, found: int) -> bool:
         """Time the joins from now on, if they may have taken long and found little."""
         may_change = any(not trial.declined for trial in self.trials.values())
-        if may_change and _is_waste(seconds, found):
-            self._is_timed, self._quick = True, 0
+        self._slow = self._slow + 1 if may_change and _is_waste(seconds, found) else 0
+        if self._slow >= _SUSPICIOUS:
+            self._is_timed, self._quick, self._slow = True, 0, 0
             self._catalog.stamp = object()
         return self._is_timed
 
