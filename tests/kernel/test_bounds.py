@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 CHECKED = [
     "tests/kernel/test_join.py",
+    "tests/maintain/test_leapfrog_skipping.py",
     "tests/maintain/test_nested_results.py",
     "tests/maintain/test_paper_example.py",
     "tests/store/test_complement.py",
@@ -62,6 +63,7 @@ def test_no_kernel_reads_by_address_behind_an_array() -> None:
         "-p", "tests.kernel.guarded", "-k", CHOSEN,
         "tests/kernel/test_join.py",
         "tests/kernel/test_find.py",
+        "tests/maintain/test_leapfrog_skipping.py",
         "tests/maintain/test_nested_results.py",
         "tests/maintain/test_paper_example.py",
         "tests/maintain/test_walk.py",

@@ -134,6 +134,33 @@ def test_a_trace_that_grows_too_large_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert not strategy_of(db).traces.by_rule
 
 
+def test_waste_of_short_epochs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Epochs in one call are timed as a whole; then the joins are run and timed one by one."""
+    monkeypatch.setattr(measured, "_PATIENCE", 0.0)
+    monkeypatch.setattr(measured, "_LEAST", 0.0)
+    monkeypatch.setattr(measured, "_INSTANTIATION", 0.0)
+    monkeypatch.setattr(measured, "_TRIAL", 2)
+    monkeypatch.setattr(measured, "_MEMORY", 10**6)
+    monkeypatch.setattr(measured, "_FASTER", 0.0)
+    db = tidelog.Database(TRIANGLE)
+    said = grow(db, 20)
+    assert kernel_of(db).short_epochs.count > 0
+    assert said[-1].startswith("by its trace: ")
+
+
+def test_quick_epochs_are_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "_LEAST", 1e9)
+    db = tidelog.Database(TRIANGLE)
+    grow(db, 12)
+    count = kernel_of(db).short_epochs.count
+    monkeypatch.setattr(measured, "_LEAST", -1e9)
+    grow_on(db, 12, 4)  # each of them would be waste
+    assert kernel_of(db).short_epochs.count == count + 3
+    monkeypatch.setattr(measured, "_LEAST", 1e9)
+    grow_on(db, 16, 20)
+    assert count + 3 < kernel_of(db).short_epochs.count < count + 20
+
+
 def test_a_forced_strategy_forbids_it() -> None:
     db = tidelog.Database(TRIANGLE, strategy={"v": "counting"})
     assert not isinstance(kernel_of(db).strategies[-1], MeasuredCounting)

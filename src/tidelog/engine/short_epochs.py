@@ -8,6 +8,7 @@ ran it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -64,6 +65,7 @@ class ShortEpochs:
 
     def __init__(self, catalog: Catalog, layers: Layers) -> None:
         self._catalog, self._layers = catalog, layers
+        self._watching = [(layer, s) for layer, s in layers if s.wants_times]
         self._program: EpochProgram | None = None
         self._wanted: dict[int, StoredRelation] = {}
         """The relations whose given rows have changed in short epochs, by identity."""
@@ -116,6 +118,7 @@ class ShortEpochs:
         if program is None:
             return None
         is_observed = type(observer) is not NoObserver
+        start = time.perf_counter()
         status = program.run(changes, commits=not is_observed)
         while status != e.DONE:
             if status == e.TOO_MANY:
@@ -124,6 +127,12 @@ class ShortEpochs:
                 return None
             status = program.run(changes, commits=not is_observed)
         self._pauses = 0
+        work = program.work()
+        for layer, strategy in self._watching:
+            if not work.keys().isdisjoint(layer.relations):
+                found = sum(work.get(name, 0) for name in layer.relations)
+                if strategy.was_short(time.perf_counter() - start, found):
+                    self._program = None
         if rows == self._most:
             self._most = min(2 * rows, MOST_ROWS)
         changed = program.changed
@@ -136,7 +145,7 @@ class ShortEpochs:
             program.given,
             self._decoded(ignored, encoded) if ignored else {},
             {relation.name: (relation, delta) for relation, delta in changed},
-            program.work(),
+            work,
         )
 
     def _retreat(self, rows: int) -> None:

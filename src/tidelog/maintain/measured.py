@@ -7,9 +7,11 @@ evaluating the relation, the trace is recorded, and its epochs are timed as well
 take clearly less time, the rule goes back to delta joins. So a wrong choice costs a fraction of
 what was spent already.
 
+Short epochs run in one call, and are timed as a whole. After some that may be waste, epochs are
+not run as short ones until some in a row were no waste: the joins are timed by themselves.
+
 A trace whose intervals need more memory than a multiple of what the rule reads is given up while it
-is recorded. Rules of two atoms are not considered: their delta joins look up what they find. With a
-negated atom they may drop most of it, and are.
+is recorded. Rules of two atoms are not considered: their delta joins look up what they find.
 
 The state is that of `Counting`, under the same name: a database does not depend on the choice.
 """
@@ -23,6 +25,7 @@ from dataclasses import dataclass, replace
 from tidelog.join.gather import Tally
 from tidelog.join.trace import RuleTrace
 from tidelog.maintain.counting import Counting
+from tidelog.maintain.epoch_program import EpochProgram
 from tidelog.maintain.leapfrog import Leapfrog
 from tidelog.plan.body import LoweredRule
 from tidelog.plan.lowered import Layer
@@ -34,6 +37,7 @@ from tidelog.store.versions import Version
 _PATIENCE = 4.0  # how many evaluations the waste must have cost before a trace is recorded
 _LEAST = 2e-4  # seconds: delta joins that take less are not waste
 _INSTANTIATION = 1e-6  # seconds that a delta join may take for each row that it finds
+_SUSPICIOUS = 3  # short epochs in a row that seem to be waste, until joins are timed one by one
 _TRIAL = 8  # epochs after which a trace is judged
 _FASTER = 1.5  # how many times as fast it must be
 _MEMORY = 3  # times what the rule reads
@@ -54,15 +58,19 @@ class TraceTrial:
 
 def can_be_measured(rule: LoweredRule) -> bool:
     """Return whether a trace may be better than the delta joins of a rule."""
-    positive = sum(1 for _ in rule.positive)
-    is_large = positive > 2 or (positive == 2 and len(rule.atoms) > 2)
-    return is_large and untraceable(rule) is None
+    return sum(1 for _ in rule.positive) > 2 and untraceable(rule) is None
+
+
+def _is_waste(seconds: float, found: int) -> bool:
+    """Return whether joins took longer than the rows that they found are worth."""
+    return seconds > _LEAST + _INSTANTIATION * found
 
 
 class MeasuredCounting(Leapfrog):
     """Maintains one relation by delta joins, and by traces where they have shown to be faster."""
 
     name = Counting.name
+    wants_times = True
 
     def __init__(self, catalog: Catalog, layer: Layer) -> None:
         super().__init__(catalog, layer)
@@ -70,6 +78,9 @@ class MeasuredCounting(Leapfrog):
         self._reset()
 
     def _reset(self) -> None:
+        self._is_timed = False  # whether epochs are not run as short ones, which would hide waste
+        self._quick = 0  # epochs without waste since the last one with it
+        self._slow = 0  # short epochs in a row that may have been waste
         self._is_traced = [False] * len(self._joins)
         self.trials = {
             number: TraceTrial()
@@ -84,6 +95,19 @@ class MeasuredCounting(Leapfrog):
         super().bootstrap()
         self._evaluation = time.perf_counter() - start
         self._reset()
+
+    def add_steps(self, program: EpochProgram) -> bool:
+        """Add a step, unless the joins have to be timed."""
+        return not self._is_timed and super().add_steps(program)
+
+    def was_short(self, seconds: float, found: int) -> bool:
+        """Time the joins from now on, if they may have taken long and found little."""
+        may_change = any(not trial.declined for trial in self.trials.values())
+        self._slow = self._slow + 1 if may_change and _is_waste(seconds, found) else 0
+        if self._slow >= _SUSPICIOUS:
+            self._is_timed, self._quick, self._slow = True, 0, 0
+            self._catalog.stamp = object()
+        return self._is_timed
 
     def _add_change(self, number: int, tally: Tally) -> None:
         trial = self.trials.get(number)
@@ -102,9 +126,15 @@ class MeasuredCounting(Leapfrog):
         seconds = time.perf_counter() - start
         if is_traced:
             self._judge(number, trial, seconds)
-        elif seconds > _LEAST + _INSTANTIATION * (meter.touched - before):
+        elif _is_waste(seconds, meter.touched - before):
             trial.waste += seconds
             trial.epochs += 1
+            self._quick = 0
+        else:
+            self._quick += 1
+        if self._is_timed and (trial.declined or self._quick >= _TRIAL):
+            self._is_timed = False
+            self._catalog.stamp = object()
         if trial.declined:
             self.choice = replace(self.choice, why=f"by delta joins: {trial.declined}")
 

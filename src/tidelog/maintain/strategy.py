@@ -47,6 +47,8 @@ class Strategy(ABC):
     name = ""
     choice = NOTHING
     """What the last `bootstrap` or `update` did."""
+    wants_times = False
+    """Whether `was_short` is called."""
 
     @abstractmethod
     def bootstrap(self) -> None:
@@ -64,6 +66,13 @@ class Strategy(ABC):
 
     def add_steps(self, program: EpochProgram) -> bool:
         """Add the layer to a program for short epochs; return False if it cannot take part."""
+        return False
+
+    def was_short(self, seconds: float, found: int) -> bool:
+        """Note what a short epoch took, and how many rows the layer's joins found in it.
+
+        Returns whether the layer takes no more part in short epochs.
+        """
         return False
 
     def check(self) -> None:  # noqa: B027  optional
