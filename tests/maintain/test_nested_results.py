@@ -7,10 +7,11 @@ from itertools import product
 
 import pytest
 
+import tidelog
 from tests.samples import sample
 from tests.seeds import seed_blocks, seeded
 from tidelog.engine.kernel import KernelEngine
-from tidelog.join.nesting import NestedResults, nested_results
+from tidelog.join.nesting import NestedResults, nested_results, nested_size
 from tidelog.logic.program import Program
 from tidelog.plan.body import LoweredRule
 from tidelog.plan.lower import lower
@@ -138,6 +139,44 @@ def test_some_of_the_results_of_many() -> None:
         start = rng.randrange(found.size)
         stop = min(found.size, start + rng.randrange(300))
         assert in_parts(engine, found, [start, stop])[start:stop] == rows[start:stop]
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(sample(40, 2000), 20, offset=940_000))
+def test_bounds_on_two_columns_are_counted(seeds: range) -> None:
+    for seed in seeds:
+        rng = random.Random(seed)
+        most, shift = rng.choice((3, 9, 60)), rng.randint(-3, 3)
+        edge = rng.random() < 0.2
+        facts: dict[str, Rows] = {}
+        for name, width in (("r", 3), ("s", 3), ("t", 2)):
+            count = rng.choice((0, 1, 7, 40))
+            facts[name] = [tuple(rng.randrange(most) for _ in range(width)) for _ in range(count)]
+        if edge:
+            facts["r"] += [(k, rng.choice((LEAST, MOST)), x) for k, _, x in facts["r"][:5]]
+        has_third = rng.random() < 0.4
+        third = ", t(k, z), z <= x" if has_third else ""
+        rule = (
+            f"v(k, j, x, i, y{', z' * has_third}) :- r(k, j, x), s(i, k, y),"
+            f" i <= j, x < y, y < x + {most // 2}, i > j - {most}{third}."
+            if shift > 0
+            else f"v(k, j, x, i, y{', z' * has_third}) :- r(k, j, x), s(i, k, y),"
+            f" i <= j, x < y{third}."
+        )
+        wanted = 0
+        for (k, j, x), (i, k2, y) in product(set(facts["r"]), set(facts["s"])):
+            found = k == k2 and i <= j and x < y
+            if shift > 0:
+                found = found and y < x + most // 2 and j - most >= LEAST and i > j - most
+            partners = sum(k3 == k and z <= x for k3, z in set(facts["t"])) if has_third else 1
+            wanted += found * partners
+        try:
+            engine, lowered = engine_of(rule, facts)
+        except tidelog.EvaluationError:
+            assert edge and shift > 0
+            continue
+        assert nested_results(engine.catalog, lowered, Version.NEW) is None
+        assert nested_size(engine.catalog, lowered, Version.NEW) == wanted, f"{seed}: {rule}"
+        assert len(engine.reader("v")) == wanted
 
 
 @pytest.mark.parametrize(

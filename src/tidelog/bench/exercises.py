@@ -178,7 +178,8 @@ EXERCISES = (
         ),
         ({"asked": [(2,)]}, {}),
     ),
-    # Inequality joins whose rows are not stored: nested ranges, and one that tests a row by itself.
+    # Inequality joins whose rows are not stored: nested ranges, one that tests a row by itself, and
+    # one with bounds on two columns.
     Exercise(
         "inequality",
         """
@@ -188,10 +189,14 @@ EXERCISES = (
         v(x, y) :- before(x), after(y), x < y.
         .decl w(x: number, y: number)
         w(x, y) :- before(x), after(y), x < y, y > 1.
+        .decl pair(x: number, y: number)
+        pair(x, x + 1) :- before(x).
+        .decl z(x: number, y: number, u: number, v: number)
+        z(x, y, u, v) :- pair(x, y), pair(u, v), x < u, v < y + 3.
         """,
         {"before": [(i,) for i in range(9)], "after": [(i,) for i in range(9)]},
         (({"before": [(11,)]}, {"after": [(3,)]}),),
-        lookups={"v": (2,), "w": (2,)},
+        lookups={"v": (2,), "w": (2,), "z": (2,)},
     ),
     # Aggregates over the pairs of inequality joins.
     Exercise(
@@ -301,6 +306,7 @@ def _run(exercise: Exercise, budget: float | None) -> None:
         view.prefix(*values)
         view.range(values, values)
         list(view)
+        len(view)
         view.to_arrow()
 
 

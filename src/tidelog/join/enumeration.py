@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tidelog.join.gather import distinct
 from tidelog.join.joins import HEAD, AtomReading, Instances, Reader, reading
-from tidelog.join.nesting import NestedResults, nested_results
+from tidelog.join.nesting import NestedResults, nested_results, nested_size
 from tidelog.join.rules import RuleJoins
 from tidelog.join.spreading import Columns
 from tidelog.kernel.join_layout import PLAIN
@@ -142,9 +142,9 @@ class RuleResults:
 
     def _counted(self, version: Version) -> int | None:
         """Return the number of rows if no row need be enumerated for it."""
-        nested = nested_results(self._catalog, self._rule, version)
-        if nested is not None:
-            return nested.size
+        size = nested_size(self._catalog, self._rule, version)
+        if size is not None:
+            return size
         return self._joins.count(self._merged_reader(version))
 
     def derivations(self, rows: Words, version: Version) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tidelog.join.spreading import Columns
 from tidelog.kernel import nesting as kernel
+from tidelog.kernel import wavelet
 from tidelog.logic.program import Comparison
 from tidelog.plan.body import LoweredRule
 from tidelog.plan.ranges import RangeBound, RangeRead
@@ -92,10 +93,24 @@ class NestedResults:
 
 def nested_results(catalog: Catalog, rule: LoweredRule, version: Version) -> NestedResults | None:
     """Return the results of a rule as nested ranges; None if they are not, or are too many."""
-    found = [(_unsorted(catalog, rule, nesting), nesting) for nesting in nestings(rule)]
+    return _results(catalog, rule, version, nestings(rule))
+
+
+def nested_size(catalog: Catalog, rule: LoweredRule, version: Version) -> int | None:
+    """Return the number of results; None if their atoms cannot be nested, or they are too many.
+
+    An atom on which no other depends may have bounds on two columns.
+    """
+    found = _results(catalog, rule, version, nestings(rule, to_count=True))
+    return None if found is None else found.size
+
+
+def _results(
+    catalog: Catalog, rule: LoweredRule, version: Version, found: Sequence[Nesting]
+) -> NestedResults | None:
     if not found:
         return None
-    _, nesting = min(found, key=lambda pair: pair[0])
+    nesting = min(found, key=lambda nesting: _unsorted(catalog, rule, nesting))
     levels: dict[int, _Level] = {}
     for step in reversed(range(len(nesting))):
         order, keys = _order(nesting, step)
@@ -105,7 +120,7 @@ def nested_results(catalog: Catalog, rule: LoweredRule, version: Version) -> Nes
         followers = [i for i in range(step + 1, len(nesting)) if nesting[i].parent == step]
         for inner in followers:
             level.below[inner] = _ranges(level, levels[inner], nesting[inner].read, catalog.workers)
-        if followers and not _count(level, levels):
+        if followers and not _count(level, levels, nesting):
             return None
         levels[step] = level
     return NestedResults(nesting, rule, [levels[step] for step in range(len(nesting))])
@@ -129,20 +144,43 @@ def _ranges(level: _Level, partners: _Level, read: RangeRead | None, workers: Wo
     return found
 
 
+def _count_points(
+    level: _Level, partners: _Level, read: RangeRead, ranges: Array, counts: Array
+) -> bool:
+    """Multiply counts by the partners in a range that are within limits of a second column.
+
+    Returns False if there are too many results.
+    """
+    limits = np.empty((2, level.size), np.int64)
+    bounds = np.array([_described(bound) for bound in read.bounds], np.int64)
+    kernel.limits(level.columns, level.size, bounds, read.least, read.most, limits)
+    values = partners.columns[read.column]
+    in_order = np.sort(values)
+    before = np.empty((partners.size.bit_length(), partners.size + 1), np.int32)
+    wavelet.build(np.searchsorted(in_order, values), np.empty_like(values), before)
+    least = np.searchsorted(in_order, limits[0])
+    behind = np.searchsorted(in_order, limits[1], side="right")
+    return bool(wavelet.multiply_by_points(before, ranges, least, behind, level.size, counts))
+
+
 def _described(bound: RangeBound) -> tuple[int, ...]:
     is_upper = bound.op in (Comparison.LT, Comparison.LE)
     is_strict = bound.op in (Comparison.LT, Comparison.GT)
     return is_upper, is_strict, bound.column, bound.offset, bound.least, bound.most
 
 
-def _count(level: _Level, levels: Mapping[int, _Level]) -> bool:
+def _count(level: _Level, levels: Mapping[int, _Level], nesting: Nesting) -> bool:
     """Count the results of each row, and leave out rows without any.
 
     Returns False if there are too many results.
     """
     counts = np.ones(level.size, np.int64)
     for inner, (low, high) in level.below.items():
-        before = levels[inner].before
+        also, before = nesting[inner].also, levels[inner].before
+        if also is not None:
+            if not _count_points(level, levels[inner], also, level.below[inner], counts):
+                return False
+            continue
         sums = counts if before is None else before
         if not kernel.multiply(low, high, sums, before is None, level.size, counts):
             return False

@@ -83,6 +83,42 @@ def _is_other_key(rows, i, j, keys):
     return is_other
 
 
+@inlined
+def _limits(rows, i, bounds, least, most):
+    """Return the smallest and the largest value of a row's partners; the wrong way for none."""
+    from_, to, is_possible = least, most, True
+    for b in range(bounds.shape[0]):
+        value, offset = rows[bounds[b, COLUMN], i], bounds[b, OFFSET]
+        is_possible &= bounds[b, FROM] <= value <= bounds[b, TO]
+        is_above = offset > 0 and value > MOST - offset
+        is_below = offset < 0 and value < LEAST - offset
+        limit = value + offset
+        if bounds[b, UPPER]:
+            is_possible &= not is_below
+            if not is_above:
+                if bounds[b, STRICT]:
+                    is_possible &= limit != LEAST
+                    limit -= ONE
+                to = min(to, limit)
+        else:
+            is_possible &= not is_above
+            if not is_below:
+                if bounds[b, STRICT]:
+                    is_possible &= limit != MOST
+                    limit += ONE
+                from_ = max(from_, limit)
+    if is_possible:
+        return from_, to
+    return ONE, ZERO
+
+
+@bare_kernel_without_gil
+def limits(rows, n, bounds, least, most, found):
+    """Write the smallest and the largest value of the partners of each row."""
+    for i in range(n):
+        found[0, i], found[1, i] = _limits(rows, i, bounds, least, most)
+
+
 @bare_kernel_without_gil
 def find_partners(rows, start, stop, partners, size, keys, column, bounds, least, most, low, high):
     """Find where the partners of some rows are: their first one, and the one behind the last.
@@ -95,27 +131,7 @@ def find_partners(rows, start, stop, partners, size, keys, column, bounds, least
     first, last = ZERO, ZERO
     before_from, before_to = LEAST, LEAST
     for i in range(start, stop):
-        from_, to, is_possible = least, most, True
-        for b in range(bounds.shape[0]):
-            value, offset = rows[bounds[b, COLUMN], i], bounds[b, OFFSET]
-            is_possible &= bounds[b, FROM] <= value <= bounds[b, TO]
-            is_above = offset > 0 and value > MOST - offset
-            is_below = offset < 0 and value < LEAST - offset
-            limit = value + offset
-            if bounds[b, UPPER]:
-                is_possible &= not is_below
-                if not is_above:
-                    if bounds[b, STRICT]:
-                        is_possible &= limit != LEAST
-                        limit -= ONE
-                    to = min(to, limit)
-            else:
-                is_possible &= not is_above
-                if not is_below:
-                    if bounds[b, STRICT]:
-                        is_possible &= limit != MOST
-                        limit += ONE
-                    from_ = max(from_, limit)
+        from_, to = _limits(rows, i, bounds, least, most)
         if i == start or _is_other_key(rows, i - 1, i, keys):
             if keys.shape[0] == 0:
                 group, end = ZERO, size
@@ -150,7 +166,7 @@ def find_partners(rows, start, stop, partners, size, keys, column, bounds, least
                         bound = middle
             first = last = group
             before_from, before_to = LEAST, LEAST
-        if not is_possible or from_ > to:
+        if from_ > to:
             low[i] = high[i] = group
             continue
         first = _first_from(values, first if from_ >= before_from else group, end, from_)

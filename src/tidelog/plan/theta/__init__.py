@@ -3,6 +3,9 @@
 After "Conjunctive Queries with Theta Joins Under Updates" (Idris, Ugarte, Vansummeren, Voigt,
 Lehner): the analysis of sections 3 and 6, and the reducts of section 4.
 
+    compared.py       comparisons between two atoms, and the ranges that they give
+    nesting.py        joins as nested ranges: how results are counted and read as tables
+    ranged.py         aggregates over two atoms that read ranges
     query.py          a rule as atoms, output variables and predicates
     triplet.py        hypergraph triplets, and the operations that reduce them
     join_tree.py      the reduction as the construction of a tree, and the verdict

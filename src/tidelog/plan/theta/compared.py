@@ -62,27 +62,36 @@ def range_read(
 
     The comparisons are those between the two atoms.
     """
+    reads = range_reads(atoms, compared, place, partner)
+    return reads[0] if len(reads) == 1 else None
+
+
+def range_reads(
+    atoms: Sequence[AtomUse], compared: Sequence[Compared], place: int, partner: int
+) -> list[RangeRead]:
+    """Return a range for each bounded column: the partners are the rows in all of them."""
     own, other = atoms[place], atoms[partner]
     keys = tuple(
         (own.args.index(slot), column)
         for column, slot in enumerate(other.args)
         if slot is not None and slot in own.slots
     )
-    bounds: list[RangeBound] = []
-    columns: set[int] = set()
-    least, most = LEAST, MOST
+    bounds: dict[int, list[RangeBound]] = {}
+    values: dict[int, tuple[int, int]] = {}
     for comparison in compared:
         mine, theirs, op = comparison.left, comparison.right, MIRRORED[comparison.op]
         if mine.place != place:
             mine, theirs, op = theirs, mine, comparison.op
-        columns.add(other.args.index(theirs.slot))
+        column = other.args.index(theirs.slot)
         offset = mine.offset - theirs.offset
-        bounds.append(RangeBound(op, own.args.index(mine.slot), offset, *mine.range))
-        least, most = max(least, theirs.range[0]), min(most, theirs.range[1])
-    if len(columns) != 1:
-        return None
-    (column,) = columns
-    return RangeRead(other.relation, keys, column, tuple(bounds), least, most)
+        bound = RangeBound(op, own.args.index(mine.slot), offset, *mine.range)
+        bounds.setdefault(column, []).append(bound)
+        least, most = values.get(column, (LEAST, MOST))
+        values[column] = max(least, theirs.range[0]), min(most, theirs.range[1])
+    return [
+        RangeRead(other.relation, keys, column, tuple(bounds[column]), *values[column])
+        for column in bounds
+    ]
 
 
 def _term(

@@ -8,6 +8,9 @@
 
 Nothing else is tested, so once the ranges of each row are known, the result is known up to writing
 it down: its size, and the row of any number (join/nesting.py).
+
+An atom on which no other depends may have bounds on two columns. Its rows are then not adjacent in
+any order, but can be counted.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from tidelog.logic.program import Comparison
 from tidelog.plan.body import Assign, Check, FunctorCall, LoweredRule, OnFailure
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.ranges import RangeBound, RangeRead
-from tidelog.plan.theta.compared import Compared, compared_slots, range_read
+from tidelog.plan.theta.compared import Compared, compared_slots, range_reads
 
 _MOST_ATOMS = 5  # all ways to nest them are tried
 
@@ -34,18 +37,24 @@ class NestedAtom:
     """The atom before it that has the bounds, by its position in the nesting; -1 for the first."""
     read: RangeRead | None
     """The range; None stands for all rows."""
+    also: RangeRead | None = None
+    """A range of a second column, which the rows must be in as well."""
 
 
 Nesting = tuple[NestedAtom, ...]
 """The atoms of a rule, each followed by those that depend on it."""
 
 
-def nestings(rule: LoweredRule) -> list[Nesting]:
-    """Return ways to nest the atoms of a rule: one for each atom that can be the first."""
-    compared = _comparisons(rule)
+def nestings(rule: LoweredRule, *, to_count: bool = False) -> list[Nesting]:
+    """Return ways to nest the atoms of a rule: one for each atom that can be the first.
+
+    Only a nesting `to_count` the results may have bounds on two columns.
+    """
+    compared = _comparisons(rule) if len(rule.atoms) > 1 else None
     if compared is None:
         return []
-    found = (_nesting(rule, compared, root) for root in range(len(rule.atoms)))
+    columns = 2 if to_count else 1
+    found = (_nesting(rule, compared, root, columns) for root in range(len(rule.atoms)))
     return [nesting for nesting in found if nesting is not None]
 
 
@@ -83,9 +92,11 @@ def _comparisons(rule: LoweredRule) -> list[Compared] | None:
     return found if used.issuperset(assigned) else None
 
 
-def _nesting(rule: LoweredRule, compared: Sequence[Compared], root: int) -> Nesting | None:
-    """Return a nesting that begins with an atom, if there is one."""
-    parents = next(_parents(rule, compared, {root: -1}), None)
+def _nesting(
+    rule: LoweredRule, compared: Sequence[Compared], root: int, columns: int
+) -> Nesting | None:
+    """Return a nesting that begins with an atom, if there is one with so many bounded columns."""
+    parents = next(_parents(rule, compared, {root: -1}, columns), None)
     if parents is None:
         return None
     sequence: list[int] = []
@@ -100,17 +111,19 @@ def _nesting(rule: LoweredRule, compared: Sequence[Compared], root: int) -> Nest
     atoms = [NestedAtom(root, -1, None)]
     for place in sequence[1:]:
         parent = parents[place]
-        read = _read(rule, compared, parent, place)
-        atoms.append(NestedAtom(place, sequence.index(parent), read))
+        reads = _reads(rule, compared, parent, place)
+        atoms.append(NestedAtom(place, sequence.index(parent), *reads))
     return tuple(atoms)
 
 
 def _parents(
-    rule: LoweredRule, compared: Sequence[Compared], chosen: dict[int, int]
+    rule: LoweredRule, compared: Sequence[Compared], chosen: dict[int, int], columns: int
 ) -> Iterator[dict[int, int]]:
     """Yield the ways to complete a choice of parents, by place."""
     if len(chosen) == len(rule.atoms):
-        yield chosen
+        inner = set(chosen.values()) - {-1}
+        if all(len(_reads(rule, compared, chosen[p], p)) == 1 for p in inner if chosen[p] >= 0):
+            yield chosen
         return
     known = frozenset().union(*(rule.atoms[place].slots for place in chosen))
     for place, atom in enumerate(rule.atoms):
@@ -119,8 +132,8 @@ def _parents(
         partners = {p for c in compared for p in _other(c, place) if p in chosen}
         for parent in chosen:
             has_all = partners <= {parent} and atom.slots & known <= rule.atoms[parent].slots
-            if has_all and _read(rule, compared, parent, place) is not None:
-                yield from _parents(rule, compared, {**chosen, place: parent})
+            if has_all and 1 <= len(_reads(rule, compared, parent, place)) <= columns:
+                yield from _parents(rule, compared, {**chosen, place: parent}, columns)
 
 
 def _other(comparison: Compared, place: int) -> tuple[int, ...]:
@@ -129,12 +142,13 @@ def _other(comparison: Compared, place: int) -> tuple[int, ...]:
     return tuple(other for other in places if other != place) if place in places else ()
 
 
-def _read(
+def _reads(
     rule: LoweredRule, compared: Sequence[Compared], parent: int, place: int
-) -> RangeRead | None:
+) -> list[RangeRead]:
+    """Return a range for each bounded column of an atom; none if nothing relates the two atoms."""
     between = [c for c in compared if {c.left.place, c.right.place} == {parent, place}]
     if between:
-        return range_read(rule.atoms, between, parent, place)
+        return range_reads(rule.atoms, between, parent, place)
     # Equalities alone: the last one is written as two bounds.
     own, other = rule.atoms[parent], rule.atoms[place]
     keys = [
@@ -143,7 +157,7 @@ def _read(
         if slot is not None and slot in own.slots
     ]
     if not keys:
-        return None
+        return []
     *keys, (column, bounded) = keys
     bounds = tuple(RangeBound(op, column, 0) for op in (Comparison.GE, Comparison.LE))
-    return RangeRead(other.relation, tuple(keys), bounded, bounds)
+    return [RangeRead(other.relation, tuple(keys), bounded, bounds)]
