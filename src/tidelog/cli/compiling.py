@@ -33,11 +33,12 @@ def compile_first() -> bool:
 
 def warm_kernels(quiet: bool) -> None:
     """Compile the kernels unless they are compiled, and say where they are."""
+    if is_compiled():
+        compile_modules()
     if quiet:
         compile_kernels()
         return
     if is_compiled():
-        compile_modules()
         print(f"all {len(declared())} kernels are compiled already")
     else:
         _compile_with_progress()
