@@ -108,8 +108,8 @@ class Comparison:
         return KernelEngine(program, given, strategies=self._strategies)
 
     def _observe(self, kernel: KernelEngine) -> None:
-        for _, strategy in kernel.layers:
-            self.seen[f"{strategy.name}: {strategy.choice.what}"] += 1
+        for report in kernel.last_epoch.layers:  # a strategy does not know of short epochs
+            self.seen[f"{report.strategy}: {report.choice}"] += 1
         runs = max(len(r.primary.runs) for r in kernel.catalog.everything())
         self.seen["most runs"] = max(self.seen["most runs"], runs)
 
