@@ -24,6 +24,7 @@ from tidelog.logic.program import Relation
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import TreeView
 from tidelog.store.catalog import Catalog
+from tidelog.store.domain import DomainOverflow
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
 from tidelog.store.versions import Version
@@ -51,14 +52,25 @@ def stored_rows(catalog: Catalog, relation: Relation) -> StoredRelation:
     tree = catalog.tree_of(relation.name)
     if catalog.is_stored(relation.name):
         return catalog.relations[relation.name]
-    copied = StoredRelation(relation.name, catalog.domains(relation.name))
     if tree is not None:
-        copied.replace(TreeReader(catalog, relation, tree).words(), None, None)
+        rows = TreeReader(catalog, relation, tree).words()
     elif relation.name in catalog.computed:
-        copied.replace(catalog.rows_of(relation.name, _NOW), None, None)
+        rows = _computed(catalog, relation.name)
     else:
         raise _not_in_files(relation)
+    copied = StoredRelation(relation.name, catalog.domains(relation.name))
+    copied.replace(rows, None, None)
     return copied
+
+
+def _computed(catalog: Catalog, name: str) -> Words:
+    """Return the rows of a virtual relation; they can have values that no domain has room for."""
+    while True:
+        try:
+            return catalog.rows_of(name, _NOW)
+        except DomainOverflow as overflow:
+            overflow.domain.widen(overflow.ordinal, overflow.ordinal)
+            catalog.relayout()
 
 
 def _not_in_files(relation: Relation) -> UsageError:
