@@ -383,7 +383,9 @@ class Migrations:
 def test_random_programs_that_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
     migrations = Migrations(tmp_path)
-    check_cases(case_seeds(MIGRATIONS, offset=3_000), migrations.check, random_case)
+    chosen = case_seeds(10 * MIGRATIONS, offset=3_000)
+    for i in until(lambda: migrations.migrated > 0, least=MIGRATIONS, most=10 * MIGRATIONS):
+        check_cases(chosen[i : i + 1], migrations.check, random_case)
     print(migrations.migrated, migrations.refused, migrations.virtual)
     assert migrations.migrated > 0
 
