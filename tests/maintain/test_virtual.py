@@ -18,6 +18,8 @@ from tests.maintain.shapes import kernel_case
 from tests.samples import sample
 from tests.seeds import seed_blocks
 from tidelog.engine.kernel import KernelEngine
+from tidelog.engine.stored_reads import StoredReader
+from tidelog.engine.tree_reads import stored_rows
 from tidelog.logic.program import Program
 from tidelog.plan import order, virtual
 from tidelog.reference import evaluate
@@ -344,3 +346,19 @@ def test_refused_with_a_reason_at_the_directive(program: str, why: str) -> None:
         tidelog.Database(program)
     assert why in str(refused.value)
     assert "bad-view" in str(refused.value)
+
+
+def test_rows_with_values_that_no_domain_has_room_for() -> None:
+    program = Program.parse("""
+        .decl q(x: number)
+        .decl p(x: number)
+        .view p(virtual=true)
+        p(x * 1000) :- q(x).
+        p(-x) :- q(x).
+    """)
+    engine = KernelEngine(program, {"q": {(1,), (7,)}})
+    expected = {(1000,), (7000,), (-1,), (-7,)}
+    rows = stored_rows(engine.catalog, program.relations["p"])
+    reader = StoredReader(engine.state.codec, rows, program.relations["p"])
+    assert set(reader.rows()) == expected == engine.rows("p")
+    assert set(engine.apply({"q": {(9,)}}, {}).changes["p"].inserted) == {(9000,), (-9,)}
