@@ -7,7 +7,7 @@ import pytest
 
 import tidelog
 from tests.seeds import seeded
-from tidelog.store.versions import Delta, Pieces
+from tidelog.store.versions import Delta, UnsortedRows
 
 PROGRAM = """
     .decl r(x: number)
@@ -70,7 +70,7 @@ def test_inserted_and_deleted_partners_leave_a_net_change() -> None:
 
 
 def test_pieces_are_sorted_once_and_stay_as_they_are() -> None:
-    pieces = Pieces([np.array([[3, 1]]), np.array([[2]])])
+    pieces = UnsortedRows([np.array([[3, 1]]), np.array([[2]])])
     delta = Delta(pieces, np.empty((1, 0), np.int64))
     assert delta
     assert delta.sizes == (3, 0)

@@ -16,10 +16,10 @@ from tidelog.store.codec import Codec
 from tidelog.store.domain import Domain
 from tidelog.store.relation import StoredRelation
 from tidelog.store.run import Words
-from tidelog.store.versions import Delta, Pieces
+from tidelog.store.versions import Delta, UnsortedRows
 from tidelog.values.types import Row
 
-_NOTHING = Pieces([])
+_NOTHING = UnsortedRows([])
 
 
 class ChangedRows(NetChange):
@@ -52,9 +52,9 @@ class ChangedRows(NetChange):
             self._found(deleted, lambda: self._reader(self._delta.deleted)),
         )
 
-    def _found(self, rows: Words | Pieces, in_order: Callable[[], StoredReader]) -> Reader:
+    def _found(self, rows: Words | UnsortedRows, in_order: Callable[[], StoredReader]) -> Reader:
         """Return a reader that sorts the rows if it has to, and does nothing for no rows."""
-        if not isinstance(rows, Pieces):
+        if not isinstance(rows, UnsortedRows):
             if rows.shape[1]:
                 return in_order()
             rows = _NOTHING

@@ -18,7 +18,7 @@ from tidelog.io.tabular import arrow_schema
 from tidelog.logic.program import Relation
 from tidelog.store.codec import Codec
 from tidelog.store.relation import ordinals_by
-from tidelog.store.versions import Pieces
+from tidelog.store.versions import UnsortedRows
 from tidelog.values.types import Row
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class PieceReader:
         self,
         codec: Codec,
         relation: Relation,
-        pieces: Pieces,
+        pieces: UnsortedRows,
         fields: NDArray[np.int64],
         in_order: Callable[[], StoredReader],
     ) -> None:

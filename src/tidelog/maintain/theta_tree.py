@@ -33,7 +33,7 @@ from tidelog.plan.lowered import Layer
 from tidelog.store.catalog import Catalog
 from tidelog.store.relation import without
 from tidelog.store.run import Run, Words
-from tidelog.store.versions import Delta, Pieces, Version
+from tidelog.store.versions import Delta, UnsortedRows, Version
 
 
 class ThetaTree(Strategy):
@@ -115,8 +115,8 @@ class ThetaTree(Strategy):
             return Delta(without(inserted, deleted), without(deleted, inserted))
         return delta
 
-    def _pieces(self, arrays: list[Words]) -> Words | Pieces:
-        return Pieces(arrays) if arrays else self._relation.no_rows()
+    def _pieces(self, arrays: list[Words]) -> Words | UnsortedRows:
+        return UnsortedRows(arrays) if arrays else self._relation.no_rows()
 
     def _judged(self, changed: Sequence[Words]) -> Delta:
         """Return the change of rows that may have several derivations, or be given."""

@@ -37,7 +37,7 @@ class Version(enum.Enum):
         return self.value[1]
 
 
-class Pieces:
+class UnsortedRows:
     """Distinct rows in several arrays, in no order: as delta joins have found them."""
 
     __slots__ = ("arrays", "size")
@@ -59,25 +59,25 @@ class Delta:
 
     __slots__ = ("_deleted", "_inserted")
 
-    def __init__(self, inserted: Words | Pieces, deleted: Words | Pieces) -> None:
+    def __init__(self, inserted: Words | UnsortedRows, deleted: Words | UnsortedRows) -> None:
         self._inserted, self._deleted = inserted, deleted
 
     @property
     def inserted(self) -> Words:
         """The inserted rows, sorted."""
-        if isinstance(self._inserted, Pieces):
+        if isinstance(self._inserted, UnsortedRows):
             self._inserted = self._inserted.sorted()
         return self._inserted
 
     @property
     def deleted(self) -> Words:
         """The deleted rows, sorted."""
-        if isinstance(self._deleted, Pieces):
+        if isinstance(self._deleted, UnsortedRows):
             self._deleted = self._deleted.sorted()
         return self._deleted
 
     @property
-    def as_found(self) -> tuple[Words | Pieces, Words | Pieces]:
+    def as_found(self) -> tuple[Words | UnsortedRows, Words | UnsortedRows]:
         """The inserted and the deleted rows, in pieces if nobody has sorted them yet."""
         return self._inserted, self._deleted
 
@@ -86,8 +86,8 @@ class Delta:
         """The numbers of inserted and of deleted rows."""
         inserted, deleted = self._inserted, self._deleted
         return (
-            inserted.size if isinstance(inserted, Pieces) else inserted.shape[1],
-            deleted.size if isinstance(deleted, Pieces) else deleted.shape[1],
+            inserted.size if isinstance(inserted, UnsortedRows) else inserted.shape[1],
+            deleted.size if isinstance(deleted, UnsortedRows) else deleted.shape[1],
         )
 
     def __bool__(self) -> bool:

@@ -28,7 +28,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedSlots:
     """A comparison between two atoms, with the term of the first one on the left."""
 
     op: Comparison
@@ -39,7 +39,7 @@ class Compared:
 
 def compared_slots(
     rule: LoweredRule, check: Check, assigned: Mapping[str, Assign], own: Sequence[frozenset[str]]
-) -> Compared | None:
+) -> ComparedSlots | None:
     """Return a comparison between slots of two atoms, each plus a constant; None for any other.
 
     `assigned` are the computations of the rule, by the slot they define; `own` are the slots of
@@ -51,12 +51,12 @@ def compared_slots(
     if left is None or right is None or left.place == right.place:
         return None
     if left.place > right.place:
-        return Compared(MIRRORED[check.op], right, left, check)
-    return Compared(check.op, left, right, check)
+        return ComparedSlots(MIRRORED[check.op], right, left, check)
+    return ComparedSlots(check.op, left, right, check)
 
 
 def range_read(
-    atoms: Sequence[AtomUse], compared: Sequence[Compared], place: int, partner: int
+    atoms: Sequence[AtomUse], compared: Sequence[ComparedSlots], place: int, partner: int
 ) -> RangeRead | None:
     """Return where the partners of the rows of one atom are; None if that is no range.
 
@@ -67,7 +67,7 @@ def range_read(
 
 
 def range_reads(
-    atoms: Sequence[AtomUse], compared: Sequence[Compared], place: int, partner: int
+    atoms: Sequence[AtomUse], compared: Sequence[ComparedSlots], place: int, partner: int
 ) -> list[RangeRead]:
     """Return a range for each bounded column: the partners are the rows in all of them."""
     own, other = atoms[place], atoms[partner]

@@ -22,7 +22,7 @@ from tidelog.logic.program import Comparison
 from tidelog.plan.body import Assign, Check, FunctorCall, LoweredRule, OnFailure
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.ranges import RangeBound, RangeRead
-from tidelog.plan.theta.compared import Compared, compared_slots, range_reads
+from tidelog.plan.theta.compared import ComparedSlots, compared_slots, range_reads
 
 _MOST_ATOMS = 5  # all ways to nest them are tried
 
@@ -58,7 +58,7 @@ def nestings(rule: LoweredRule, *, to_count: bool = False) -> list[Nesting]:
     return [nesting for nesting in found if nesting is not None]
 
 
-def _comparisons(rule: LoweredRule) -> list[Compared] | None:
+def _comparisons(rule: LoweredRule) -> list[ComparedSlots] | None:
     """Return the comparisons between atoms; None if the rule has anything else."""
     own = [atom.slots for atom in rule.atoms]
     if len(own) > _MOST_ATOMS or rule.on_failure is not OnFailure.RAISE:
@@ -93,7 +93,7 @@ def _comparisons(rule: LoweredRule) -> list[Compared] | None:
 
 
 def _nesting(
-    rule: LoweredRule, compared: Sequence[Compared], root: int, columns: int
+    rule: LoweredRule, compared: Sequence[ComparedSlots], root: int, columns: int
 ) -> Nesting | None:
     """Return a nesting that begins with an atom, if there is one with so many bounded columns."""
     parents = next(_parents(rule, compared, {root: -1}, columns), None)
@@ -117,7 +117,7 @@ def _nesting(
 
 
 def _parents(
-    rule: LoweredRule, compared: Sequence[Compared], chosen: dict[int, int], columns: int
+    rule: LoweredRule, compared: Sequence[ComparedSlots], chosen: dict[int, int], columns: int
 ) -> Iterator[dict[int, int]]:
     """Yield the ways to complete a choice of parents, by place."""
     if len(chosen) == len(rule.atoms):
@@ -136,14 +136,14 @@ def _parents(
                 yield from _parents(rule, compared, {**chosen, place: parent}, columns)
 
 
-def _other(comparison: Compared, place: int) -> tuple[int, ...]:
+def _other(comparison: ComparedSlots, place: int) -> tuple[int, ...]:
     """Return the other atom of a comparison, if it is one of an atom."""
     places = (comparison.left.place, comparison.right.place)
     return tuple(other for other in places if other != place) if place in places else ()
 
 
 def _reads(
-    rule: LoweredRule, compared: Sequence[Compared], parent: int, place: int
+    rule: LoweredRule, compared: Sequence[ComparedSlots], parent: int, place: int
 ) -> list[RangeRead]:
     """Return a range for each bounded column of an atom; none if nothing relates the two atoms."""
     between = [c for c in compared if {c.left.place, c.right.place} == {parent, place}]

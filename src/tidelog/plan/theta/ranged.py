@@ -41,7 +41,7 @@ from tidelog.plan.bounds import MIRRORED
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation, Layer, Lowered
 from tidelog.plan.ranges import Neighbours, RangedJoin, RangeRead
-from tidelog.plan.theta.compared import Compared, compared_slots, range_read
+from tidelog.plan.theta.compared import ComparedSlots, compared_slots, range_read
 from tidelog.plan.theta.query import theta_query
 from tidelog.plan.theta.unfolding import reads
 from tidelog.values.types import Kind, Type
@@ -217,7 +217,7 @@ class _Ranged:
         return RangedJoin(rule, (read, None), neighbours)
 
     def _neighbours(
-        self, rule: LoweredRule, compared: Sequence[Compared], read: RangeRead
+        self, rule: LoweredRule, compared: Sequence[ComparedSlots], read: RangeRead
     ) -> Neighbours:
         guard, partner = rule.atoms
         target = partner.args[read.column]
@@ -264,7 +264,7 @@ class _Ranged:
 
     def _two_atoms(
         self, rule: LoweredRule, *, whole_rows: bool
-    ) -> tuple[LoweredRule, list[Compared]] | None:
+    ) -> tuple[LoweredRule, list[ComparedSlots]] | None:
         """Return a rule of two atoms without filters, and the comparisons between the atoms.
 
         With `whole_rows` all columns of an atom are variables.
@@ -274,7 +274,7 @@ class _Ranged:
         constants = rule.constants
         own = [atom.slots.difference(constants) for atom in rule.atoms]
         local: tuple[list[Condition], list[Condition]] = ([], [])
-        compared: list[Compared] = []
+        compared: list[ComparedSlots] = []
         kept: list[Condition] = []
         assigned = {c.into: c for c in rule.conditions if isinstance(c, Assign)}
         if len(assigned) < sum(isinstance(c, Assign) for c in rule.conditions):
