@@ -381,10 +381,7 @@ class Checker:
 
     def _files(self, table: pa.Table) -> list[str]:
         if "place" in table.column_names:
-            places = table["place"].to_pylist()
-            if self._shape.topic:
-                return [f"{self._shape.topic}:{partition}" for partition in places]
-            return [place or "" for place in places]
+            return [place or "" for place in table["place"].to_pylist()]
         if "file" not in table.column_names:
             return [""] * table.num_rows
         numbers = table["file"].to_pylist()

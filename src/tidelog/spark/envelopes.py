@@ -71,8 +71,6 @@ class Shape:
     """What the sequence is, if the source has it as text."""
     also: tuple[str, ...] = ()
     """Other columns that may be read: of the sequence, and in the condition for deletions."""
-    topic: str = ""
-    """The topic of Kafka, if there is only one: then places are the numbers of its partitions."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -98,14 +96,7 @@ def shape_of(source: Source, relation: Relation) -> Shape:
     for name, value in source.nulls.items():
         _check_declared("nulls", name, relation)
         nulls.append((columns[declared.index(name)], value))
-    topic = only_topic(source.path, source.options) if source.format == "kafka" else ""
-    return _with_keys(Shape(columns, op, tuple(nulls), topic=topic), source, relation)
-
-
-def only_topic(topics: str, options: Mapping[str, str]) -> str:
-    """Return the topic that a source reads; empty if there may be others."""
-    names = topics or options.get("subscribe", "")
-    return "" if "," in names else names.strip()
+    return _with_keys(Shape(columns, op, tuple(nulls)), source, relation)
 
 
 def _check_declared(key: str, name: str, relation: Relation) -> None:

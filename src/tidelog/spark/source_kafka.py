@@ -34,19 +34,17 @@ def stream(
     schema: str,
     value: str = "json",
     typed: str = "",
-    topic: str = "",
 ) -> Any:
     """Return the messages of topics as a streaming frame.
 
     `path_or_table` has the names of topics, with commas, unless the options name them. `schema` is
     the schema of a value: DDL for JSON, Avro's own JSON for Avro. `confluent-avro` is Avro after
     the five bytes with which Confluent's serializers begin. `typed` is the schema of JSON with the
-    declared types, if these may be tried first (typed_json.py). With the one `topic` that there is,
-    the number of a partition stands for `topic:partition`.
+    declared types, if these may be tried first (typed_json.py).
     """
     chosen = _chosen(options, path_or_table)
     frame = spark.readStream.format("kafka").options(**chosen).load()
-    return decoded(frame, schema, value, typed, numbered=bool(topic))
+    return decoded(frame, schema, value, typed)
 
 
 def _chosen(options: Mapping[str, str], topics: str) -> dict[str, str]:
@@ -63,17 +61,13 @@ def _chosen(options: Mapping[str, str], topics: str) -> dict[str, str]:
     return chosen
 
 
-def decoded(
-    frame: Any, schema: str, value: str = "json", typed: str = "", *, numbered: bool = False
-) -> Any:
+def decoded(frame: Any, schema: str, value: str = "json", typed: str = "") -> Any:
     """Return messages, with the columns of Kafka's connector, as rows."""
     from pyspark.sql import functions as F
 
     if value not in VALUES:
         raise UsageError(f"`value` must be one of {', '.join(VALUES)}, not {value!r}")
-    place = F.col("partition")
-    if not numbered:
-        place = F.concat_ws(":", F.col("topic"), place.cast("string"))
+    place = F.concat_ws(":", F.col("topic"), F.col("partition").cast("string"))
     rows = frame.where("value is not null").select(
         F.col("value").alias(_VALUE), place.alias(_PLACE), F.col("offset").alias(_OFFSET)
     )
@@ -82,7 +76,7 @@ def decoded(
         rows = parsed(rows.withColumn(_VALUE, text), _VALUE, schema, typed)
     else:
         rows = _json(rows, schema) if value == "json" else _avro(rows, schema, value != "avro")
-    rows = ordered(rows, file=F.col(f"`{_PLACE}`"), start=F.col(f"`{_OFFSET}`"), numbered=numbered)
+    rows = ordered(rows, file=F.col(f"`{_PLACE}`"), start=F.col(f"`{_OFFSET}`"))
     return rows.drop(_PLACE, _OFFSET)
 
 

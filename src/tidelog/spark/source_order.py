@@ -1,8 +1,7 @@
 """The order of rows: three columns that connectors add to the rows of a source.
 
     tidelog time    when the row came, where that decides the order; else null
-    tidelog file    a file, or the partition of a topic: shown with rows in the quarantine. A number
-                    costs less than a text, which is made for every row.
+    tidelog file    a file, or the partition of a topic: shown with rows in the quarantine
     tidelog start   the position there
 
 Within a micro-batch, rows apply in the order of these columns, the first one first. Names with a
@@ -18,7 +17,7 @@ FILE = "tidelog file"
 START = "tidelog start"
 
 
-def ordered(frame: Any, *, file: Any, start: Any, time: Any = None, numbered: bool = False) -> Any:
+def ordered(frame: Any, *, file: Any, start: Any, time: Any = None) -> Any:
     """Return a frame with the columns of the order."""
     from pyspark.sql import functions as F
 
@@ -26,7 +25,7 @@ def ordered(frame: Any, *, file: Any, start: Any, time: Any = None, numbered: bo
     return frame.withColumns(
         {
             TIME: when.cast("timestamp"),
-            FILE: file.cast("int" if numbered else "string"),
+            FILE: file.cast("string"),
             START: start.cast("long"),
         }
     )

@@ -95,7 +95,7 @@ class KafkaSource(ConnectorSource):
             typed = typed_schema(self.shape, self.relation, self.spec.mode)
         return source_kafka.stream(
             spark, self.spec.options, self.spec.path, schema=schema, value=self.spec.value,
-            typed=typed, topic=self.shape.topic,
+            typed=typed,
         )  # fmt: skip
 
 
