@@ -125,7 +125,6 @@ def test_upserts(spark: Any, kafka: Broker, tmp_path: Path, placement: str) -> N
 def test_the_place_of_a_bad_message_is_told(
     spark: Any, kafka: Broker, tmp_path: Path, placement: str, topics: int
 ) -> None:
-    """With one topic, only the number of a partition is read for every message."""
     names = [f"bad-{placement}-{topics}-{i}" for i in range(topics)]
     for name in names:
         kafka.create(name, 2)
