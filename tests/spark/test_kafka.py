@@ -120,6 +120,30 @@ def test_upserts(spark: Any, kafka: Broker, tmp_path: Path, placement: str) -> N
         assert found == model.rows()
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("topics", [1, 2])
+def test_the_place_of_a_bad_message_is_told(
+    spark: Any, kafka: Broker, tmp_path: Path, placement: str, topics: int
+) -> None:
+    names = [f"bad-{placement}-{topics}-{i}" for i in range(topics)]
+    for name in names:
+        kafka.create(name, 2)
+        kafka.send(name, ['{"x": 1}', '{"x": null}'], partition=0)
+        kafka.send(name, ['{"x": 2}', '{"x": 1.5}', "[3]"], partition=1)
+    source = Source(
+        "item", "kafka", ",".join(names), options={"kafka.bootstrap.servers": kafka.servers}
+    )
+    with Pipeline(
+        ".decl item(x: number)", state=tmp_path / "state", sources=[source],
+        **PLACEMENTS[placement],
+    ) as pipeline:  # fmt: skip
+        pipeline.run(spark)
+        assert pipeline.table("item")["x"].to_pylist() in ([1, 2], [2, 1])
+    files = sorted((tmp_path / "state" / "quarantine").rglob("*.jsonl"))
+    bad = [json.loads(line)["file"] for file in files for line in file.read_text().splitlines()]
+    assert sorted(bad) == sorted(f"{name}:{part}" for name in names for part in (0, 1, 1))
+
+
 def test_messages_that_are_gone_are_an_error(spark: Any, kafka: Broker, tmp_path: Path) -> None:
     kafka.create("gone", 1)
     kafka.send("gone", ['{"a": 1}'])

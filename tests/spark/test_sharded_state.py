@@ -20,8 +20,10 @@ from tests.maintain.shapes import SHAPES
 from tests.maintain.test_virtual import virtual_case
 from tests.samples import sample, until
 from tests.seeds import case_seeds
+from tidelog.durable.files import Files
 from tidelog.errors import StateError, UsageError
 from tidelog.io.offsets import RowCounts
+from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Program
 from tidelog.plan import order
 from tidelog.plan.planned import planned
@@ -468,6 +470,42 @@ def test_old_epochs_and_their_files_go(tmp_path: Path, monkeypatch: pytest.Monke
     placement = ShardedPlacement(PROGRAM, tmp_path, (2,), 2, ["v"])
     assert len(placement.offsets("s")) == 21
     assert placement.rows("v") == {(n, 1) for n in range(21)}
+    placement.close()
+
+
+def test_an_epoch_is_committed_when_its_records_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Program.parse(".decl p(x: number) .decl q(x: number) q(x) :- p(x).", "p.dl")
+    placement = ShardedPlacement(program, tmp_path, (2,), 4)
+
+    def take(*numbers: int) -> EpochChanges:
+        return EpochChanges(inserted={"p": CheckedRows([(n,) for n in numbers])})
+
+    placement.apply(take(*range(8)))
+    synced: list[str] = []
+    end_sync = Files.end_sync
+
+    def noted(files: Files, begun: Any, name: str) -> None:
+        end_sync(files, begun, name)
+        synced.append(name)
+
+    monkeypatch.setattr(Files, "end_sync", noted)
+    placement.apply(take(*range(8, 16)))
+    refs = placement._sure.shards
+    assert {ref.records[-1] for ref in refs} == set(synced)
+
+    def failing(files: Files, begun: Any, name: str) -> None:
+        end_sync(files, begun, name)
+        raise StateError("the disk is full")
+
+    monkeypatch.setattr(Files, "end_sync", failing)
+    with pytest.raises(StateError, match="the disk is full"):
+        placement.apply(take(*range(16, 24)))
+    monkeypatch.setattr(Files, "end_sync", end_sync)
+    assert placement.rows("q") == {(n,) for n in range(16)}
+    placement.apply(take(30))
+    assert placement.rows("q") == {(n,) for n in (*range(16), 30)}
     placement.close()
 
 
