@@ -6,7 +6,7 @@ import pytest
 
 import tidelog
 from tidelog.io import results
-from tidelog.io.results import Output, OutputPlan
+from tidelog.io.results import OutputPlan, ResultFile
 from tidelog.logic.program import Program
 
 PROGRAM = """
@@ -40,7 +40,7 @@ def test_files_are_the_same_by_columns(
         plan = OutputPlan(tmp_path / folder)
         for directive in program.directives:
             name = directive.relation
-            output = Output(directive, program.relations[name], database.view(name))
+            output = ResultFile(directive, program.relations[name], database.view(name))
             plan.add([output], program.records)
         plan.write()
     for name in ("stored", "tree", "none"):

@@ -13,7 +13,7 @@ from tests.typed_values import LIST, RECORDS, TYPES, relation, rows
 from tidelog.errors import DataError, UsageError
 from tidelog.io.facts import read_facts
 from tidelog.io.parameters import output_format
-from tidelog.io.results import Output, OutputPlan, format_rows, output_path
+from tidelog.io.results import OutputPlan, ResultFile, format_rows, output_path
 from tidelog.io.tabular import to_arrow
 from tidelog.io.text import encode, table_text
 from tidelog.logic.program import Directive, DirectiveKind
@@ -167,7 +167,7 @@ def test_rows_in_columns_are_written_alike(data: st.DataObject) -> None:
 
 def test_a_plan_writes_nothing_before_it_is_told_to(tmp_path: Path) -> None:
     plan = OutputPlan(tmp_path)
-    plan.add([Output(output(), EDGE, [(1, "x")])], {})
+    plan.add([ResultFile(output(), EDGE, [(1, "x")])], {})
     assert list(tmp_path.iterdir()) == []
     assert plan.write() == ""
     assert (tmp_path / "edge.csv").read_text() == "1\tx\n"
@@ -176,9 +176,9 @@ def test_a_plan_writes_nothing_before_it_is_told_to(tmp_path: Path) -> None:
 def test_a_plan_returns_what_is_to_be_printed_in_order(tmp_path: Path) -> None:
     plan = OutputPlan(tmp_path)
     plan.add(
-        [Output(Directive(DirectiveKind.PRINTSIZE, "edge", {}), EDGE, [(1, "x"), (2, "y")])], {}
+        [ResultFile(Directive(DirectiveKind.PRINTSIZE, "edge", {}), EDGE, [(1, "x"), (2, "y")])], {}
     )
-    plan.add([Output(output(IO="stdout"), EDGE, [(1, "x")])], {})
+    plan.add([ResultFile(output(IO="stdout"), EDGE, [(1, "x")])], {})
     assert plan.write().startswith("edge\t2\n---------------\nedge\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -192,16 +192,16 @@ def test_a_plan_takes_further_files(tmp_path: Path) -> None:
 
 def test_two_outputs_to_one_file_are_refused(tmp_path: Path) -> None:
     plan = OutputPlan(tmp_path)
-    plan.add([Output(output(), EDGE, [])], {})
+    plan.add([ResultFile(output(), EDGE, [])], {})
     with pytest.raises(UsageError, match="two outputs write the same file"):
-        plan.add([Output(output(filename="edge.csv"), EDGE, [])], {})
+        plan.add([ResultFile(output(filename="edge.csv"), EDGE, [])], {})
 
 
 def test_packed_output_is_the_same_every_time(tmp_path: Path) -> None:
     packed = []
     for name in ("one", "two"):
         plan = OutputPlan(tmp_path / name)
-        plan.add([Output(output(compress="true"), EDGE, [(1, "x")])], {})
+        plan.add([ResultFile(output(compress="true"), EDGE, [(1, "x")])], {})
         plan.write()
         packed.append((tmp_path / name / "edge.csv.gz").read_bytes())
     assert packed[0] == packed[1]

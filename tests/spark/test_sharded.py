@@ -283,7 +283,7 @@ def test_what_is_chosen_and_why(
     )
     (tmp_path / "roads.dl").write_text(
         ".decl edge(x: number, y: number)\n.decl reach(n: number)\n"
-        "reach(n) :- n = count : { edge(_, _) }.\n"
+        "reach(n) :- n = count x : { edge(x, _) }.\n"
     )
     file.write_text(FILE.replace("PLACEMENT", 'placement = "sharded"'))
     assert call(monkeypatch, "check", str(file)) == 2

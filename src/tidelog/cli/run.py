@@ -24,7 +24,7 @@ from tidelog.io.changes import (
 from tidelog.io.columns import CheckedTable
 from tidelog.io.facts import FactsFile, facts_path, open_facts
 from tidelog.io.parameters import check_parameters
-from tidelog.io.results import Output, OutputPlan
+from tidelog.io.results import OutputPlan, ResultFile
 from tidelog.io.tabular import CheckedRows
 from tidelog.logic.program import Directive, DirectiveKind, Program
 from tidelog.plan.demand_choice import pays_on_demand
@@ -83,7 +83,7 @@ def run_program(
         if directive.kind is not DirectiveKind.INPUT:
             name = directive.relation
             shown = _to_stdout(directive) if output == "-" else directive
-            outputs.append(Output(shown, program.relations[name], database.view(name)))
+            outputs.append(ResultFile(shown, program.relations[name], database.view(name)))
     workers = Workers(threads_wanted(threads))
     plan.add(outputs, program.records, workers)
     if output == "-":

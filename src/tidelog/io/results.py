@@ -53,7 +53,7 @@ class InColumns(Protocol):
         """Return the rows as an Arrow table, sorted: for columns of numbers and symbols."""
 
 
-class Output(NamedTuple):
+class ResultFile(NamedTuple):
     """What an `.output` or `.printsize` directive asks for."""
 
     directive: Directive
@@ -70,10 +70,12 @@ class OutputPlan:
         """Their content, in parts."""
         self._printed: list[str] = []
 
-    def add(self, outputs: Sequence[Output], records: Records, workers: Workers = ALONE) -> None:
+    def add(
+        self, outputs: Sequence[ResultFile], records: Records, workers: Workers = ALONE
+    ) -> None:
         """Add the outputs of `.output` and `.printsize` directives; workers share them."""
 
-        def made(output: Output, is_stopped: Callable[[], bool]) -> list[bytes] | str:
+        def made(output: ResultFile, is_stopped: Callable[[], bool]) -> list[bytes] | str:
             return _made(output, records)
 
         for (directive, _, _), data in zip(outputs, workers.map(made, outputs), strict=True):
@@ -98,7 +100,7 @@ class OutputPlan:
         self.files[path] = data
 
 
-def _made(output: Output, records: Records) -> list[bytes] | str:
+def _made(output: ResultFile, records: Records) -> list[bytes] | str:
     """Return the content of a file in parts, or text to print."""
     directive, relation, rows = output
     if directive.kind is DirectiveKind.PRINTSIZE:

@@ -74,7 +74,7 @@ def drives_of(catalog: Catalog, joins: RuleJoins) -> list[Drive] | None:
 
 
 @dataclass(frozen=True)
-class Lookup:
+class ExtremeLookup:
     """How the extreme of a group of a relation is found: its first or last row in an order."""
 
     order: tuple[int, ...]
@@ -92,7 +92,7 @@ class _Step:
     drives: Sequence[Drive] = ()
     sums: Sequence[SummedColumn] = ()
     key: Array = field(default_factory=lambda: _NO_KEY)
-    lookup: Lookup | None = None
+    lookup: ExtremeLookup | None = None
     is_max: bool = False
 
     @property
@@ -152,7 +152,9 @@ class EpochProgram:
         """Add a step for a relation that has sums of the rows of another one, by a key."""
         self._all_steps.append(_Step(e.SUM_STEP, result, None, source, sums=sums, key=key))
 
-    def look_up(self, source: StoredRelation, result: StoredRelation, lookup: Lookup) -> None:
+    def look_up(
+        self, source: StoredRelation, result: StoredRelation, lookup: ExtremeLookup
+    ) -> None:
         """Add a step for a relation that has the extremes of the groups of another one."""
         self._all_steps.append(_Step(e.EXTREME_STEP, result, None, source, lookup=lookup))
 

@@ -11,7 +11,7 @@ import numpy as np
 from tidelog.kernel import descriptors as d
 from tidelog.kernel import rows as kernel
 from tidelog.maintain.aggregate import Array
-from tidelog.maintain.epoch_program import EpochProgram, Lookup
+from tidelog.maintain.epoch_program import EpochProgram, ExtremeLookup
 from tidelog.maintain.group_wise import GroupWise
 from tidelog.plan.externals import UNORDERED
 from tidelog.plan.lowered import Aggregation
@@ -58,7 +58,9 @@ class Extremes(GroupWise):
         aggregation = self._aggregation
         if self._failed is not None or not self._catalog.is_stored(aggregation.source):
             return False
-        lookup = Lookup(self._order, aggregation.group, self._target, aggregation.op == "max")
+        lookup = ExtremeLookup(
+            self._order, aggregation.group, self._target, aggregation.op == "max"
+        )
         program.look_up(self._source, self._result, lookup)
         return True
 
