@@ -37,6 +37,8 @@ class Operation(NamedTuple):
     first: int
     last: int
     found: bool = True
+    skipped: tuple[int, ...] = ()
+    """The values that it goes past at a negated atom; with others, it is another operation."""
 
 
 class SlowTrace:
@@ -134,10 +136,11 @@ class SlowTrace:
             place = bisect_left(atoms[number], target)
             return atoms[number][place] if place < len(atoms[number]) else None
 
-        def note(number: int, first: int, found: int | None) -> None:
+        def note(number: int, first: int, found: int | None, *, skips: bool = False) -> None:
             is_found = found is not None and found <= high
             last = found if is_found else high
-            self.operations.append(Operation(use + number, node, first, last, is_found))
+            skipped = tuple(v for v in atoms[number] if skips and first <= v <= last)
+            self.operations.append(Operation(use + number, node, first, last, is_found, skipped))
 
         def move(number: int, first: int, target: int) -> int | None:
             found = after(number, target)
@@ -177,8 +180,8 @@ class SlowTrace:
                 whole = skipping_atom(self._plan, step, step.absent[behind[0] - positive])
                 lacking = set(atoms[behind[0]])
                 found = next((v for v in atoms[whole] if v > value and v not in lacking), None)
-                note(whole, value, found)
-                note(behind[0], value, found)
+                note(whole, value, found, skips=True)
+                note(behind[0], value, found, skips=True)
                 if found is None or found > high:
                     return
                 at = {whole: found, behind[0]: found}

@@ -44,7 +44,7 @@ reach(x, z) :- reach(x, y), step(y, z).
 .decl heavy(name: symbol, y: number, w: number)
 heavy(name, y, w) :- label(x, name), reach(x, y), weight(y, w).
 .decl named(x: number, n: number)
-named(x, n) :- label(x, _), n = count : { label(x, _) }.
+named(x, n) :- label(x, _), n = count : { reach(x, _) }.
 """
 REFUSED = 99
 """An edge to this node makes a rule fail, in rounds whose pipelines quarantine such rows."""
@@ -114,7 +114,7 @@ class Run:
             Sink("reach", path=f"{self.folder}/reach"),
             Sink("heavy", what="changes", path=f"{self.folder}/heavy-changes"),
             Sink("heavy", format="delta", path=f"{self.folder}/heavy"),
-            # In shards, Spark writes these in the job of the epoch.
+            # In shards, Spark writes these in the job of the epoch, being of the last stage.
             Sink("named", what="changes", path=f"{self.folder}/named-changes"),
         ]
 
