@@ -38,7 +38,7 @@ CHANGES = (
 @pytest.mark.parametrize("seed", case_seeds(30, offset=5_100))
 def test_rules_that_are_known_are_as_if_they_were_checked(seed: int) -> None:
     rng = seeded(seed)
-    program, held, refused = Program.parse(BASE), [], 0
+    program, held, compared = Program.parse(BASE), [], 0
     for _ in range(12):
         if held and rng.random() < 0.4:
             text = rng.choice(held)
@@ -49,13 +49,13 @@ def test_rules_that_are_known_are_as_if_they_were_checked(seed: int) -> None:
         try:
             program = changed_program(program, change)
         except tidelog.ProgramError:
-            refused += 1
             continue
         (held.remove if change.dropped else held.append)(text)
         parsed = Program.parse(program.text)
         assert parsed.rules == program.rules
         assert parsed.facts == program.facts
-    assert held or refused
+        compared += 1
+    assert compared > 0
 
 
 def test_only_what_is_new_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

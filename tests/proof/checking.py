@@ -48,7 +48,8 @@ class ProofChecker:
         self._program, self._engine = program, engine
         self._given = {name: set(rows) for name, rows in given.items()}
         self._rows = evaluate(program, self._given)
-        self._levels: Mapping[str, Mapping[Row, tuple[int, int]]] | None = None
+        self._levels: dict[bool, Mapping[str, Mapping[Row, tuple[int, int]]]] = {}
+        """By whether the rows of facts have the level 0, as given ones."""
         self._facts = {(fact.relation, fact.row) for fact in program.facts}
         self._by_kernel: Counter[int] = Counter()
         self._recursive = {n: s for s in program.strata if s.recursive for n in s.relations}
@@ -94,16 +95,21 @@ class ProofChecker:
     def _check_levels(self, proof: Proof, child: Proof) -> None:
         if self._recursive[child.relation] is not self._recursive[proof.relation]:
             return
-        if self._levels is None:
+        # Where no levels are kept, they are found, and those of leaves are 0.
+        relations = self._recursive[child.relation].relations
+        views = [self._program.views.get(name) for name in relations]
+        is_found = self._engine == "reference" or any(view and view.virtual for view in views)
+        if is_found not in self._levels:
             program, given = self._program, self._given
-            if self._engine == "reference":  # it keeps no levels, and finds those of leaves as 0
+            if is_found:
                 program = replace(program, facts=())
                 given = {name: set(rows) for name, rows in given.items()}
                 for relation, row in self._facts:
                     given.setdefault(relation, set()).add(row)
-            self._levels = levels_and_counts(program, given)
-        below = self._levels[child.relation][child.row][0]
-        assert below < self._levels[proof.relation][proof.row][0], "the proof is not of least depth"
+            self._levels[is_found] = levels_and_counts(program, given)
+        levels = self._levels[is_found]
+        below = levels[child.relation][child.row][0]
+        assert below < levels[proof.relation][proof.row][0], "the proof is not of least depth"
 
     def derived(self, rule: p.Rule, values: Mapping[str, Any], facts: Contents) -> set[Row]:
         """Return what a rule derives with these values from these rows alone."""
