@@ -208,11 +208,14 @@ def random_strategies(case: RandomCase) -> Strategies:
         rng = random.Random(f"{case.seed} {stratum.relations}")
         possible = ["elastic", "recompute"] if stratum.recursive else STRATEGIES
         name, strategy = rng.choice(stratum.relations), rng.choice(possible)
-        try:
-            planned(program, {name: strategy})
-        except tidelog.UsageError:
-            strategy = "recompute"  # it can maintain everything
-        found[name] = strategy
+        # Re-evaluation can maintain everything, but needs the rows that it reads.
+        for choice in (strategy, "recompute"):
+            try:
+                planned(program, {**found, name: choice})
+            except tidelog.UsageError:
+                continue
+            found[name] = choice
+            break
     return found
 
 
