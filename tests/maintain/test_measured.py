@@ -161,6 +161,55 @@ def test_quick_epochs_are_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert count + 3 < kernel_of(db).short_epochs.count < count + 20
 
 
+def test_long_epochs_between_short_ones_are_no_waste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such epochs, in which a domain was widened, once took the fraud feed over to a trace."""
+    monkeypatch.setattr(measured, "_PATIENCE", 0.0)
+    monkeypatch.setattr(measured, "_LEAST", -1e9)
+    monkeypatch.setattr(measured, "_SUSPICIOUS", 1000)
+    db = tidelog.Database(TRIANGLE, facts={"e": [(-(10**6), 10**6)]})
+    (trial,) = strategy_of(db).trials.values()
+    shorts = kernel_of(db).short_epochs
+
+    def insert(start: int, rows: int) -> bool:
+        """Insert edges; return whether the epoch was a short one."""
+        before = shorts.count
+        with db.transaction() as tx:
+            tx.insert("e", [(start + i, -start - i - 1) for i in range(rows)])
+        return shorts.count > before
+
+    many = short_epochs.MOST_ROWS + 1
+    while not insert(10 * shorts.count, 1) or shorts.count < 5:
+        assert shorts.count < 50
+    waste = trial.waste
+    for start in range(1000, 1000 + 10 * many, many):
+        assert not insert(start, many)
+        assert any(insert(500_000 + start + i, 1) for i in range(5))
+    assert trial.waste == waste
+    monkeypatch.setattr(measured, "_SUSPICIOUS", 3)
+    for start in range(100_000, 100_000 + 5 * many, many):
+        assert not insert(start, many)
+    assert trial.waste > waste
+
+
+def test_a_trace_has_to_be_faster_than_short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joins that run one by one may take longer than an epoch in one call."""
+    monkeypatch.setattr(measured, "_PATIENCE", 0.0)
+    monkeypatch.setattr(measured, "_LEAST", 0.0)
+    monkeypatch.setattr(measured, "_INSTANTIATION", 0.0)
+    monkeypatch.setattr(measured, "_TRIAL", 2)
+    monkeypatch.setattr(measured, "_MEMORY", 10**6)
+    monkeypatch.setattr(measured, "_FASTER", 1.0)
+    db = tidelog.Database(TRIANGLE)
+    strategy = strategy_of(db)
+    assert [strategy.was_short(1e-9, 0) for _ in range(3)] == [False, False, True]
+    said = grow(db, 8)
+    assert any(why.startswith("by its trace: ") for why in said)
+    (trial,) = strategy.trials.values()
+    assert trial.waste > 0
+    assert trial.declined.endswith("delta joins 0.00 ms")
+    assert not strategy.traces.by_rule
+
+
 def test_a_forced_strategy_forbids_it() -> None:
     db = tidelog.Database(TRIANGLE, strategy={"v": "counting"})
     assert not isinstance(kernel_of(db).strategies[-1], MeasuredCounting)

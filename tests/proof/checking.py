@@ -190,8 +190,8 @@ def _check_substitution(proof: Proof) -> None:
             case p.Atom(relation, args, negated=True), Absence(name, pattern):
                 assert name == relation
                 for arg, part in zip(args, pattern, strict=True):
-                    known = isinstance(arg, p.Var) and arg.name in values
-                    assert part == values[arg.name] if known else True  # type: ignore[union-attr]
+                    if isinstance(arg, p.Var) and arg.name in values:
+                        assert part == values[arg.name]
             case p.Compare(), ConditionHeld():
                 assert _holds(literal, values) is not False, step.with_values
             case p.Reduce(op="count", target=None), AggregateTaken():

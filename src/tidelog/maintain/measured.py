@@ -8,7 +8,9 @@ take clearly less time, the rule goes back to delta joins. So a wrong choice cos
 what was spent already.
 
 Short epochs run in one call, and are timed as a whole. After some that may be waste, epochs are
-not run as short ones until some in a row were no waste: the joins are timed by themselves.
+not run as short ones until some in a row were no waste: the joins are timed by themselves. A trace
+has to be faster than both, because an epoch with a trace is not run in one call. An epoch between
+short ones that had to be run join by join says nothing about the others, and is no waste.
 
 A trace whose intervals need more memory than a multiple of what the rule reads is given up while it
 is recorded. Rules of two atoms are not considered: their delta joins look up what they find.
@@ -35,6 +37,7 @@ from tidelog.store.relation import StoredRelation
 from tidelog.store.versions import Version
 
 _PATIENCE = 4.0  # how many evaluations the waste must have cost before a trace is recorded
+_NEW_ROW = 1e-6  # seconds that evaluating the relation takes for a row that has come since
 _LEAST = 2e-4  # seconds: delta joins that take less are not waste
 _INSTANTIATION = 1e-6  # seconds that a delta join may take for each row that it finds
 _SUSPICIOUS = 3  # short epochs in a row that seem to be waste, until joins are timed one by one
@@ -52,6 +55,10 @@ class TraceTrial:
     """How many of them were waste."""
     traced: float = 0.0
     traced_epochs: int = 0
+    shorts: int = 0
+    """The number of short epochs before the last epoch that ran join by join."""
+    in_a_row: int = 0
+    """How many epochs have run join by join since the last short one."""
     declined: str = ""
     """Why the rule has no trace, if one was tried."""
 
@@ -75,12 +82,16 @@ class MeasuredCounting(Leapfrog):
     def __init__(self, catalog: Catalog, layer: Layer) -> None:
         super().__init__(catalog, layer)
         self._evaluation = 0.0
+        self._evaluated_rows = 0
         self._reset()
 
     def _reset(self) -> None:
         self._is_timed = False  # whether epochs are not run as short ones, which would hide waste
         self._quick = 0  # epochs without waste since the last one with it
+        self._shorts = 0  # short epochs since the bootstrap
         self._slow = 0  # short epochs in a row that may have been waste
+        self._slow_seconds = 0.0  # what these took
+        self._short_cost = math.inf  # what each of them took that led to timing the joins
         self._is_traced = [False] * len(self._joins)
         self.trials = {
             number: TraceTrial()
@@ -95,6 +106,7 @@ class MeasuredCounting(Leapfrog):
         super().bootstrap()
         self._evaluation = time.perf_counter() - start
         self._reset()
+        self._evaluated_rows = sum(map(self._rows_read, self.trials))
 
     def add_steps(self, program: EpochProgram) -> bool:
         """Add a step, unless the joins have to be timed."""
@@ -103,9 +115,15 @@ class MeasuredCounting(Leapfrog):
     def was_short(self, seconds: float, found: int) -> bool:
         """Time the joins from now on, if they may have taken long and found little."""
         may_change = any(not trial.declined for trial in self.trials.values())
-        self._slow = self._slow + 1 if may_change and _is_waste(seconds, found) else 0
+        self._shorts += 1
+        if may_change and _is_waste(seconds, found):
+            self._slow += 1
+            self._slow_seconds += seconds
+        else:
+            self._slow, self._slow_seconds = 0, 0.0
         if self._slow >= _SUSPICIOUS:
-            self._is_timed, self._quick, self._slow = True, 0, 0
+            self._short_cost = self._slow_seconds / self._slow
+            self._is_timed, self._quick, self._slow, self._slow_seconds = True, 0, 0, 0.0
             self._catalog.stamp = object()
         return self._is_timed
 
@@ -116,16 +134,17 @@ class MeasuredCounting(Leapfrog):
             return
         if not any(self._changed(self._joins[number].rule)):
             return
-        if not self._is_traced[number] and not trial.declined:
-            cost = self._evaluation or 1e-6 * sum(r.stored for r in self._read_by(number))
-            if trial.epochs >= _TRIAL and trial.waste > _PATIENCE * cost:
-                self._begin(number, trial)
+        may_begin = not self._is_traced[number] and not trial.declined and trial.epochs >= _TRIAL
+        if may_begin and trial.waste > _PATIENCE * self._evaluation_cost():
+            self._begin(number, trial)
         is_traced, meter = self._is_traced[number], self._catalog.meter
         start, before = time.perf_counter(), meter.touched
         super()._add_change(number, tally)
         seconds = time.perf_counter() - start
         if is_traced:
             self._judge(number, trial, seconds)
+        elif not self._is_telling(trial):
+            pass
         elif _is_waste(seconds, meter.touched - before):
             trial.waste += seconds
             trial.epochs += 1
@@ -137,6 +156,20 @@ class MeasuredCounting(Leapfrog):
             self._catalog.stamp = object()
         if trial.declined:
             self.choice = replace(self.choice, why=f"by delta joins: {trial.declined}")
+
+    def _is_telling(self, trial: TraceTrial) -> bool:
+        """Return whether the time of an epoch's joins says what such epochs take as a rule."""
+        trial.in_a_row = trial.in_a_row + 1 if trial.shorts == self._shorts else 1
+        trial.shorts = self._shorts
+        return self._is_timed or not self._shorts or trial.in_a_row > _SUSPICIOUS
+
+    def _evaluation_cost(self) -> float:
+        """Return about how many seconds evaluating the relation would take now."""
+        new = sum(map(self._rows_read, self.trials)) - self._evaluated_rows
+        return max(self._evaluation, _NEW_ROW * new)
+
+    def _rows_read(self, number: int) -> int:
+        return sum(relation.stored for relation in self._read_by(number))
 
     def _read_by(self, number: int) -> list[StoredRelation]:
         rule = self._joins[number].rule
@@ -177,7 +210,7 @@ class MeasuredCounting(Leapfrog):
         """Time an epoch of a trace, and give the trace up if it is not faster."""
         trial.traced += seconds
         trial.traced_epochs += 1
-        delta = trial.waste / trial.epochs
+        delta = min(trial.waste / trial.epochs, self._short_cost)
         mean = trial.traced / trial.traced_epochs
         told = f"{mean * 1e3:.2f} ms, delta joins {delta * 1e3:.2f} ms"
         self.choice = replace(self.choice, why=f"by its trace: {told}")

@@ -8,7 +8,7 @@ The constants are pushed down through the rules, as far as these pass them on:
     far_a("a", y) :- edge("a", y).
     far_a("a", z) :- far_a("a", y), edge(y, z).
 
-So changes that cannot reach whoever reads the relation are not propagated, nor filtered. There is
+So changes that no reader of the relation can see are neither propagated nor filtered. There is
 one restricted relation for each set of constants. If a relation is read without constants
 somewhere, or its own rules read it so, it stays whole.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tidelog.store.kept_items import Items, KeptItems, Pieces
 
-_TABLE = 4  # a table may have so many entries for each id that is looked up
+_TABLE = 4  # a table has at most this many entries for each id that is looked up
 
 
 class Dictionary:

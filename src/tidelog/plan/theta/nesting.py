@@ -95,7 +95,10 @@ def _comparisons(rule: LoweredRule) -> list[ComparedSlots] | None:
 def _nesting(
     rule: LoweredRule, compared: Sequence[ComparedSlots], root: int, columns: int
 ) -> Nesting | None:
-    """Return a nesting that begins with an atom, if there is one with so many bounded columns."""
+    """Return a nesting that begins with `root`, if there is one.
+
+    `columns` is the most bounded columns that an atom may have.
+    """
     parents = next(_parents(rule, compared, {root: -1}, columns), None)
     if parents is None:
         return None
