@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -137,15 +138,12 @@ class Comparison:
             contents = after
 
 
-@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=70_000))
-def test_random_programs_in_shards(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_MOST_STATES", 40)
-    comparison = Comparison()
+def compare_until_seen(seeds: range, comparison: Comparison, kinds: Sequence[str]) -> None:
+    """Compare random programs, at least those of `seeds`, until each kind has been seen twice."""
     seen = comparison.seen
 
     def is_enough() -> bool:
-        kinds = min(seen[kind] for kind in ("placed", "whole", "scattered"))
-        return kinds >= 2 and seen["sharded"] >= BLOCK
+        return min(seen[kind] for kind in kinds) >= 2 and seen["sharded"] >= BLOCK
 
     more = range(seeds.start, seeds.start + 5 * BLOCK)
     for number in until(is_enough, least=len(seeds), most=len(more)):
@@ -156,27 +154,18 @@ def test_random_programs_in_shards(seeds: range, monkeypatch: pytest.MonkeyPatch
         )
     print(dict(seen))
     assert is_enough(), seen
+
+
+@pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=70_000))
+def test_random_programs_in_shards(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_MOST_STATES", 40)
+    compare_until_seen(seeds, Comparison(), ("placed", "whole", "scattered"))
 
 
 @pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=78_000))
 def test_random_programs_in_stages(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "_MOST_STATES", 40)
-    comparison = Comparison(at_random=True)
-    seen = comparison.seen
-
-    def is_enough() -> bool:
-        kinds = min(seen[kind] for kind in ("partial", "counted", "three stages"))
-        return kinds >= 2 and seen["sharded"] >= BLOCK
-
-    more = range(seeds.start, seeds.start + 5 * BLOCK)
-    for number in until(is_enough, least=len(seeds), most=len(more)):
-        check_cases(
-            more[number : number + 1],
-            comparison.check,
-            lambda seed: random_case(seed, replace(SHAPES[seed % len(SHAPES)], epochs=(5, 5))),
-        )
-    print(dict(seen))
-    assert is_enough(), seen
+    compare_until_seen(seeds, Comparison(at_random=True), ("partial", "counted", "three stages"))
 
 
 @pytest.mark.parametrize("seeds", seed_blocks(PROGRAMS, BLOCK, offset=75_000))
